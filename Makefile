@@ -1,0 +1,34 @@
+# Two commands on a fresh machine: `make run` and `make test`. Each sets up all it needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: run test lint bench experiments clean
+
+run: $(READY)  ## word count: starts too small, is sized, follows its load
+	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2
+
+test: $(READY) lint  ## everything that must hold before a change lands
+	$(BIN)/pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+experiments: $(READY)  ## every experiment, each beside the numbers of its paper
+	$(BIN)/elastream experiments run --all
+
+bench: $(READY)  ## speed, printed as ratios
+	$(BIN)/python -m benchmarks
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else \
+	  f"elastream needs Python 3.11 or newer, and {sys.executable} is {v.major}.{v.minor}: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis out

@@ -1,0 +1,66 @@
+"""A plan says how many instances each operator has; the difference of two plans is what an action changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from elastream.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One operator's part of a rescaling action."""
+
+    operator: str
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        return f"{self.operator} {self.before} → {self.after}"
+
+
+@dataclass(frozen=True, eq=False)  # equal to any mapping with the same items
+class Plan(Mapping[str, int]):
+    """The parallelism of every operator of a dataflow: a mapping that does not change."""
+
+    parallelism: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, instances in self.parallelism.items():
+            if instances < 1:
+                raise InvalidInput(f"operator {name!r}: parallelism must be at least 1, found {instances}")
+
+    def __getitem__(self, name: str) -> int:
+        return self.parallelism[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parallelism)
+
+    def __len__(self) -> int:
+        return len(self.parallelism)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.parallelism.items()))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {instances}" for name, instances in self.parallelism.items())
+
+    @property
+    def total(self) -> int:
+        return sum(self.parallelism.values())
+
+    def with_changes(self, wanted: Mapping[str, int]) -> Plan:
+        """This plan with some operators changed; an operator that it does not have is refused."""
+        unknown = [name for name in wanted if name not in self.parallelism]
+        if unknown:
+            raise InvalidInput(f"the plan has no operator {unknown[0]!r}")
+        return Plan({**self.parallelism, **wanted})
+
+    def changes_to(self, other: Mapping[str, int]) -> tuple[Change, ...]:
+        """What has to change in this plan to become the other; operators missing from one are left alone."""
+        return tuple(
+            Change(operator=name, before=before, after=other[name])
+            for name, before in self.parallelism.items()
+            if name in other and other[name] != before
+        )

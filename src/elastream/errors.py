@@ -1,0 +1,29 @@
+"""Errors that a user can act on: the command prints their message and exits with status 2, no traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ElastreamError(Exception):
+    """Anything that elastream itself refuses or fails at."""
+
+
+class InvalidInput(ElastreamError):  # noqa: N818 - reads better where it is raised
+    """What was given cannot be used; the message names the place, what was expected and what was found."""
+
+    def at(self, place: str) -> InvalidInput:
+        """The same error, with the file or field that it was found in put before it."""
+        return InvalidInput(f"{place}: {self}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt word: `` (did you mean 'x'?)``, the list of known words, or nothing."""
+    options = sorted(known)
+    match = difflib.get_close_matches(word, options, n=1, cutoff=0.6)
+    if match:
+        return f" (did you mean {match[0]!r}?)"
+    if 0 < len(options) <= 30:
+        return f" (known: {', '.join(options)})"
+    return ""

@@ -1,0 +1,103 @@
+"""Reading files that people write: one place that turns what pydantic finds into a sentence with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from elastream.errors import InvalidInput, nearest
+
+
+class Strict(BaseModel):
+    """A part of a file: no unknown keys, no strings where numbers belong."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_unknown_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in data:
+                if key not in known:
+                    raise ValueError(f"unknown key {key!r}{nearest(str(key), known)}")
+        return data
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse(model: type[Model], data: Any, place: str) -> Model:
+    """Check data against a model; the error names the place, what was expected and what was found."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InvalidInput(f"{place}: {_where(first['loc'])}{_what(first)}") from None
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InvalidInput(f"{path}: there is no such file") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: not a UTF-8 text file (byte {error.start})") from None
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_no_duplicate_keys)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise InvalidInput(f"{place}: not valid JSON: {error.msg} ({where})") from None
+    except RecursionError:
+        raise InvalidInput(f"{place}: not valid JSON: nested too deeply") from None
+    except InvalidInput as error:
+        raise error.at(place) from None
+    except ValueError as error:  # a number with more digits than Python converts
+        raise InvalidInput(f"{place}: not valid JSON: {error}") from None
+
+
+def read_yaml(text: str, place: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise InvalidInput(f"{place}: not valid YAML: {error.problem}{where}") from None
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        raise InvalidInput(f"{place}: not valid YAML: {error}") from None
+
+
+def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InvalidInput(f"the key {key!r} is given twice in one object")
+        found[key] = value
+    return found
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return f"{path}: " if path else ""
+
+
+def _what(error: Any) -> str:
+    match error["type"]:
+        case "missing":
+            return "is missing"
+        case "value_error":
+            return str(error["ctx"]["error"])
+        case _:
+            found = repr(error["input"])
+            return f"{error['msg']}, found {found if len(found) <= 60 else found[:57] + '...'}"

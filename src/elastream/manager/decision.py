@@ -1,0 +1,37 @@
+"""A decision: a proposal that the manager will carry out, with everything that is needed to judge it later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from elastream.dataflow import Change, Plan
+from elastream.policies.proposal import Advice, Reason
+
+
+class DecisionKind(StrEnum):
+    RESCALE = "rescale"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    number: int
+    at_s: float
+    kind: DecisionKind = DecisionKind.RESCALE
+    before: Plan
+    after: Plan
+    reasons: tuple[Reason, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    """What the policy said of each operator that changes: measured, formula, clamps."""
+    share_before: float | None = None
+    """The share of the required rate that was achieved when this was decided."""
+    expected_share: float | None = None
+    """The share that is expected of it."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return self.before.changes_to(self.after)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.changes)) or "no change"

@@ -1,0 +1,73 @@
+"""A reading: what one instance of one operator did in one window of observed time.
+
+Useful time (DS2 §3.2) is the time spent on deserializing, processing and serializing; waiting for input or
+for room in the output is not useful. What an engine cannot measure is `None`, never a made-up zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from elastream.errors import InvalidInput
+
+_CLOCK_SLACK = 1e-6  # a share of the window: two clocks that measured the same span may differ by rounding
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    operator: str
+    instance: int = 0
+    window_s: float
+    useful_s: float
+    records_in: float
+    records_out: float | Mapping[str, float]
+    """To every downstream operator alike, or one count for each."""
+    backlog: float | None = None
+    """Records that waited for this instance when the window ended."""
+    wait_in_s: float | None = None
+    wait_out_s: float | None = None
+    """Held back by the operators after it: backpressure."""
+    latency_s: float | None = None
+    cpu_utilization: float | None = None
+    memory_utilization: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.window_s) and self.window_s > 0):
+            raise InvalidInput(f"{self._name}: window_s must be above 0, found {self.window_s}")
+        for field in ("useful_s", "records_in"):
+            self._check(field, getattr(self, field))
+        for field in _MEASURED_BY_SOME:
+            if getattr(self, field) is not None:
+                self._check(field, getattr(self, field))
+        if isinstance(self.records_out, Mapping):
+            for consumer, count in self.records_out.items():
+                self._check(f"records_out to {consumer!r}", count)
+        else:
+            self._check("records_out", self.records_out)
+        if self.useful_s > self.window_s * (1 + _CLOCK_SLACK):
+            raise InvalidInput(f"{self._name}: useful_s ({self.useful_s:g}) is above window_s ({self.window_s:g})")
+
+    @property
+    def _name(self) -> str:
+        return f"reading of {self.operator!r} instance {self.instance}"
+
+    def _check(self, field: str, value: float) -> None:
+        if not (math.isfinite(value) and value >= 0):
+            raise InvalidInput(f"{self._name}: {field} must be a number of at least 0, found {value}")
+
+    def records_out_to(self, consumer: str) -> float:
+        if isinstance(self.records_out, Mapping):
+            return self.records_out.get(consumer, 0.0)
+        return self.records_out
+
+
+_MEASURED_BY_SOME = (
+    "backlog",
+    "wait_in_s",
+    "wait_out_s",
+    "latency_s",
+    "cpu_utilization",
+    "memory_utilization",
+)

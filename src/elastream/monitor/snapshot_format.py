@@ -1,0 +1,149 @@
+"""The snapshot format: how a `Snapshot` is written down as JSON, so that recordings can be exchanged.
+
+Everything has a default but the names, the edges, `source_rates`, and of a reading its operator, `window_s`,
+`useful_s`, `records_in` and `records_out`. docs/snapshot-format.md is its reference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.dataflow.render import as_json as dataflow_as_json
+from elastream.errors import InvalidInput
+from elastream.formats import Strict, parse, read_json, read_text
+from elastream.monitor.reading import Reading
+from elastream.monitor.snapshot import Snapshot
+
+
+class OperatorEntry(Strict):
+    name: str
+    source: bool = False
+    parallelism: int | None = Field(default=None, description="as many as there are readings, where not given")
+    min_parallelism: int = 1
+    max_parallelism: int | None = None
+    fixed: bool = False
+    state_partitions: int | None = None
+
+    def operator(self) -> Operator:
+        return Operator(**self.model_dump(exclude={"parallelism"}))
+
+
+def _edge(value: Any) -> Any:
+    if not (isinstance(value, list) and len(value) == 2 and all(isinstance(name, str) for name in value)):
+        raise ValueError(f'an edge is ["from", "to"], found {value!r}')
+    return tuple(value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _records_out(value: Any) -> Any:
+    if _number(value) or (isinstance(value, dict) and all(map(_number, value.values()))):
+        return value
+    raise ValueError(f"a number, or an object with a number for each downstream operator, found {value!r}")
+
+
+class ReadingEntry(Strict):
+    operator: str
+    instance: int | None = Field(default=None, description="the next free number, where not given")
+    window_s: float
+    useful_s: float
+    records_in: float
+    records_out: Annotated[Any, BeforeValidator(_records_out)]
+    backlog: float | None = None
+    wait_in_s: float | None = None
+    wait_out_s: float | None = None
+    latency_s: float | None = None
+    cpu_utilization: float | None = None
+    memory_utilization: float | None = None
+
+
+class SnapshotEntry(Strict):
+    operators: list[OperatorEntry]
+    edges: list[Annotated[tuple[str, str], BeforeValidator(_edge)]]
+    source_rates: dict[str, float]
+    readings: list[ReadingEntry]
+    at_s: float = 0.0
+    gaps: list[str] = Field(default_factory=list)
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """Read a snapshot file; every error names the file and the place in it."""
+    return snapshot_from_json(read_json(read_text(path), str(path)), place=str(path))
+
+
+def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
+    if not isinstance(data, dict):
+        raise InvalidInput(f"{place}: a snapshot is a JSON object, found {type(data).__name__}")
+    entry = parse(SnapshotEntry, data, place)
+    try:
+        dataflow = Dataflow.of((operator.operator() for operator in entry.operators), entry.edges)
+        readings = _readings(entry.readings)
+        return Snapshot(
+            dataflow=dataflow,
+            plan=_plan(entry),
+            source_rates=entry.source_rates,
+            readings=readings,
+            at_s=entry.at_s,
+            gaps=tuple(entry.gaps),
+        )
+    except InvalidInput as error:
+        raise error.at(place) from None
+
+
+def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
+    """The inverse of `snapshot_from_json`; what was not measured is left out."""
+    return {
+        **dataflow_as_json(snapshot.dataflow, snapshot.plan),
+        "source_rates": dict(snapshot.source_rates),
+        "readings": [_reading_json(reading) for reading in snapshot.readings],
+        "at_s": snapshot.at_s,
+        **({"gaps": list(snapshot.gaps)} if snapshot.gaps else {}),
+    }
+
+
+def _plan(entry: SnapshotEntry) -> Plan:
+    reported = Counter(reading.operator for reading in entry.readings)
+    plan = {}
+    for operator in entry.operators:
+        if operator.parallelism is not None:
+            plan[operator.name] = operator.parallelism
+        elif not operator.source:
+            plan[operator.name] = max(1, reported[operator.name])
+    return Plan(plan)
+
+
+def _readings(entries: list[ReadingEntry]) -> tuple[Reading, ...]:
+    taken: dict[str, set[int]] = {}
+    for entry in entries:
+        if entry.instance is not None:
+            taken.setdefault(entry.operator, set()).add(entry.instance)
+    readings = []
+    following: Counter[str] = Counter()
+    for index, entry in enumerate(entries):
+        fields = {name: getattr(entry, name) for name in ReadingEntry.model_fields}
+        if entry.instance is None:
+            while following[entry.operator] in taken.get(entry.operator, ()):
+                following[entry.operator] += 1
+            fields["instance"] = following[entry.operator]
+            following[entry.operator] += 1
+        try:
+            readings.append(Reading(**fields))
+        except InvalidInput as error:
+            raise error.at(f"readings[{index}]") from None
+    return tuple(readings)
+
+
+def _reading_json(reading: Reading) -> dict[str, Any]:
+    fields = {name: getattr(reading, name) for name in ReadingEntry.model_fields}
+    return {
+        name: dict(value) if isinstance(value, dict) else value
+        for name, value in fields.items()
+        if value is not None
+    }

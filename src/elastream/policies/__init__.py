@@ -1,0 +1,1 @@
+"""How many instances each operator should have: pure functions from a snapshot to a proposal."""

@@ -1,0 +1,90 @@
+"""What all policies say in the same way: what was measured, what is missing, what a bound changed.
+
+A policy starts from `measured`, which keeps the present parallelism, adds what its formula gave with `because`,
+and ends with `bounded`; where a measurement that it needs is missing it ends with `no_data` instead.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from elastream.dataflow import Operator
+from elastream.monitor import Snapshot
+from elastream.policies.proposal import Advice, Reason, ReasonKind
+
+_ROUNDING = 1e-9  # relative: what floating point may add to a need that is a whole number
+
+
+def measured(snapshot: Snapshot, name: str) -> Advice:
+    """The present parallelism with what is known of the operator; no opinion where it has no readings."""
+    rates, current = snapshot.rates.get(name), snapshot.plan[name]
+    if rates is None:
+        return no_data(Advice(operator=name, current=current, parallelism=None), "no readings in this window")
+    advice = Advice(
+        operator=name,
+        current=current,
+        parallelism=current,
+        true_per_s=rates.true_processing_per_s,
+        true_per_instance_per_s=rates.true_per_instance,
+        observed_per_s=rates.observed_processing_per_s,
+        utilization=rates.utilization,
+        backlog=rates.backlog,
+    )
+    text = _measured_text(advice, window_s=snapshot.by_operator[name][0].window_s, reported=rates.instances)
+    return because(advice, ReasonKind.MEASURED, text)
+
+
+def because(advice: Advice, kind: ReasonKind, text: str) -> Advice:
+    """The same advice with one more reason."""
+    return replace(advice, reasons=(*advice.reasons, Reason(kind=kind, text=text)))
+
+
+def no_data(advice: Advice, text: str) -> Advice:
+    """No opinion, for want of a measurement that the text names."""
+    return because(replace(advice, parallelism=None), ReasonKind.NO_DATA, text)
+
+
+def bounded(operator: Operator, advice: Advice, wanted: int) -> Advice:
+    """The advice to have so many instances, or as near to that as the operator allows."""
+    allowed = advice.current if operator.fixed else operator.clamp(wanted)
+    advice = replace(advice, parallelism=allowed)
+    if allowed == wanted:
+        return advice
+    return because(advice, ReasonKind.CLAMPED, f"{wanted:,} wanted, but {_bound_text(operator, wanted)}")
+
+
+def whole(need: float) -> int:
+    """Instances for a need: rounded up, but not for the last digits of floating point, and at least one."""
+    return max(1, math.ceil(need * (1 - _ROUNDING)))
+
+
+def rate_text(records_per_s: float) -> str:
+    return f"{number_text(records_per_s)}/s"
+
+
+def number_text(value: float) -> str:
+    """Whole numbers with thousands separators from 100 up, three significant digits below."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _measured_text(advice: Advice, *, window_s: float, reported: int) -> str:
+    parts = [f"processes {rate_text(advice.observed_per_s or 0.0)} in {window_s:g} s"]
+    if reported < advice.current:
+        parts.append(f"readings of {reported} of {advice.current} instances")
+    parts.append(f"utilization {100 * (advice.utilization or 0.0):.0f} %")
+    if advice.true_per_s is None or advice.true_per_instance_per_s is None:
+        parts.append("no useful time, so no true rate")
+    else:
+        each = rate_text(advice.true_per_instance_per_s)
+        parts.append(f"true rate {rate_text(advice.true_per_s)} ({each} an instance)")
+    return ", ".join(parts)
+
+
+def _bound_text(operator: Operator, wanted: int) -> str:
+    if operator.fixed:
+        return "its parallelism is fixed"
+    if wanted < operator.min_parallelism:
+        return f"it has at least {operator.min_parallelism:,} (min_parallelism)"
+    by_state = operator.state_partitions is not None and operator.state_partitions == operator.most
+    return f"it has at most {operator.most:,.0f} ({'state_partitions' if by_state else 'max_parallelism'})"

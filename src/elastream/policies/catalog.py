@@ -1,0 +1,91 @@
+"""The policies there are. Adding one is adding one file to this package.
+
+A policy is a frozen dataclass: its fields are its options, and calling it with a snapshot and what was learned
+so far gives a proposal. It keeps nothing between calls. The decorator below puts it in the catalog.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol, TypeVar, cast
+
+import elastream.policies
+from elastream.errors import InvalidInput, nearest
+from elastream.monitor import Snapshot
+from elastream.options import build
+from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
+from elastream.policies.proposal import Proposal
+
+
+class Policy(Protocol):
+    def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyInfo:
+    name: str
+    summary: str
+    needs: str
+    """Which measurements it cannot do without."""
+    good_for: str
+    options_class: type[Any]
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    """Options that this name sets."""
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    """How its authors run it: the manager's knobs, where they differ from the manager's own defaults."""
+
+
+_CATALOG: dict[str, PolicyInfo] = {}
+
+PolicyClass = TypeVar("PolicyClass", bound=type[Any])
+
+
+def policy(
+    name: str,
+    *,
+    summary: str,
+    needs: str,
+    good_for: str,
+    preset: Mapping[str, Any] | None = None,
+    knobs: Mapping[str, Any] | None = None,
+) -> Callable[[PolicyClass], PolicyClass]:
+    """Enter a policy class in the catalog under a name; several names may share a class."""
+
+    def enter(options_class: PolicyClass) -> PolicyClass:
+        _CATALOG[name] = PolicyInfo(
+            name=name,
+            summary=summary,
+            needs=needs,
+            good_for=good_for,
+            options_class=options_class,
+            preset=preset or {},
+            knobs=knobs or {},
+        )
+        return options_class
+
+    return enter
+
+
+@cache
+def catalog() -> Mapping[str, PolicyInfo]:
+    """Every policy by name, in alphabetical order."""
+    for module in pkgutil.iter_modules(elastream.policies.__path__, "elastream.policies."):
+        importlib.import_module(module.name)
+    return dict(sorted(_CATALOG.items()))
+
+
+def info(name: str) -> PolicyInfo:
+    if name not in catalog():
+        raise InvalidInput(f"unknown policy {name!r}{nearest(name, catalog())}")
+    return catalog()[name]
+
+
+def create(name: str, options: Mapping[str, Any] | None = None) -> Policy:
+    """The policy of that name, with options as a user wrote them."""
+    entry = info(name)
+    given = {**entry.preset, **(options or {})}
+    return cast(Policy, build(entry.options_class, given, place=f"policy {name}"))

@@ -1,0 +1,152 @@
+"""How an operator's capacity depends on its parallelism: learned from the points that were seen.
+
+Plain DS2 assumes that n instances do n times the work of one. Where they do less it creeps up, each step
+correcting the last. Once an operator was measured at two parallelisms the shape shows, and a capacity of α·n^β
+through the points gives the answer at once:
+
+- between two points that were seen: the power law through them;
+- above the highest: α·n^β fitted to all of them; where three or more points plainly do not lie on a power law,
+  the universal scalability law (contention and coherence, of which Amdahl's law is a part) fitted to them;
+- below the lowest: proportional, so that shrinking is never too bold for an operator that scales sub-linearly.
+
+β stays within (0, 1]: measurements that suggest more than linear growth are taken as noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, linear_regression
+
+import numpy as np
+from scipy.optimize import nnls
+
+from elastream.policies.knowledge import CapacityPoint
+
+_LEAST_EXPONENT = 0.2
+_MISFIT = 0.01  # root mean square error, as a share of the capacity, that a power law may have
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Plain DS2: every instance adds the same."""
+
+    per_instance_per_s: float
+
+    def capacity(self, instances: float) -> float:
+        return self.per_instance_per_s * instances
+
+    def needed(self, records_per_s: float) -> float:
+        return records_per_s / self.per_instance_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLaw:
+    """Capacity relative to one instance: n^β."""
+
+    exponent: float
+
+    def speedup(self, instances: float) -> float:
+        return float(instances**self.exponent)
+
+    def instances(self, speedup: float) -> float:
+        return float(speedup ** (1 / self.exponent))
+
+    def __str__(self) -> str:
+        return f"n^{self.exponent:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalabilityLaw:
+    """Capacity relative to one instance: n / (1 + σ·(n − 1) + κ·n·(n − 1))."""
+
+    contention: float
+    coherence: float
+
+    def speedup(self, instances: float) -> float:
+        waiting = self.contention * (instances - 1)
+        agreeing = self.coherence * instances * (instances - 1)
+        return instances / (1 + waiting + agreeing)
+
+    def instances(self, speedup: float) -> float:
+        """The smaller root of κ·S·n² − (1 − σ·S + κ·S)·n + (1 − σ)·S; infinite beyond the peak."""
+        a = self.coherence * speedup
+        b = 1 - self.contention * speedup + self.coherence * speedup
+        c = (1 - self.contention) * speedup
+        within = b * b - 4 * a * c
+        return 2 * c / (b + math.sqrt(within)) if b > 0 and within >= 0 else math.inf
+
+    def __str__(self) -> str:
+        return f"n/(1 + {self.contention:.3g}·(n−1) + {self.coherence:.2g}·n·(n−1))"
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedCurve:
+    """Capacity through measured points, at least two, of different parallelism, in ascending order."""
+
+    points: tuple[tuple[float, float], ...]
+    law: PowerLaw | ScalabilityLaw
+    """Above the highest point."""
+
+    def capacity(self, instances: float) -> float:
+        (lowest, at_lowest), (highest, at_highest) = self.points[0], self.points[-1]
+        if instances <= lowest:
+            return at_lowest * instances / lowest
+        if instances >= highest:
+            return at_highest * self.law.speedup(instances) / self.law.speedup(highest)
+        (n1, c1), (n2, c2) = next(pair for pair in pairwise(self.points) if instances <= pair[1][0])
+        return float(c1 * (instances / n1) ** (math.log(c2 / c1) / math.log(n2 / n1)))
+
+    def needed(self, records_per_s: float) -> float:
+        (lowest, at_lowest), (highest, at_highest) = self.points[0], self.points[-1]
+        if records_per_s <= at_lowest:
+            return lowest * records_per_s / at_lowest
+        for (n1, c1), (n2, c2) in pairwise(self.points):
+            if records_per_s <= c2:
+                return float(n1 * (n2 / n1) ** (math.log(records_per_s / c1) / math.log(c2 / c1)))
+        growth = records_per_s / at_highest
+        # Extrapolate no further up than the points reach down, but never less than plain DS2 would.
+        furthest = highest * max(highest / lowest, growth)
+        return min(furthest, self.law.instances(growth * self.law.speedup(highest)))
+
+
+Curve = Linear | LearnedCurve
+
+
+def learn(points: Sequence[CapacityPoint]) -> LearnedCurve | None:
+    """The curve through what was seen; None with fewer than two useful points."""
+    rising: list[tuple[float, float]] = []
+    for point in sorted(points, key=lambda point: point.parallelism):
+        # A point no higher than one with fewer instances tells of noise or of saturation; the curve must
+        # rise to be inverted.
+        while rising and rising[-1][1] >= point.true_per_s:
+            rising.pop()
+        rising.append((float(point.parallelism), point.true_per_s))
+    return LearnedCurve(tuple(rising), _law(rising)) if len(rising) >= 2 else None
+
+
+def _law(points: list[tuple[float, float]]) -> PowerLaw | ScalabilityLaw:
+    xs = [math.log(n) for n, _ in points]
+    ys = [math.log(capacity) for _, capacity in points]
+    slope, intercept = linear_regression(xs, ys)
+    misfit = math.sqrt(fmean((y - intercept - slope * x) ** 2 for x, y in zip(xs, ys, strict=True)))
+    if len(points) >= 3 and misfit > _MISFIT:
+        law, misfit_of_law = _scalability_law(points)
+        if misfit_of_law < misfit:
+            return law
+    return PowerLaw(min(1.0, max(_LEAST_EXPONENT, slope)))
+
+
+def _scalability_law(points: list[tuple[float, float]]) -> tuple[ScalabilityLaw, float]:
+    """n / capacity is linear in (1, n − 1, n·(n − 1)), so non-negative least squares finds the parameters."""
+    n = np.array([instances for instances, _ in points])
+    capacity = np.array([capacity for _, capacity in points])
+    # each row is weighted by capacity / n, so that errors count relative to the point
+    terms = np.column_stack([np.ones_like(n), n - 1, n * (n - 1)]) * (capacity / n)[:, None]
+    (unit, contention, coherence), _ = nnls(terms, np.ones_like(n))
+    if unit <= 0:
+        return ScalabilityLaw(0.0, 0.0), math.inf
+    misfit = float(np.sqrt(np.mean((terms @ [unit, contention, coherence] - 1) ** 2)))
+    return ScalabilityLaw(float(contention / unit), float(coherence / unit)), misfit

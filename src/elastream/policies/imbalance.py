@@ -1,0 +1,54 @@
+"""Skew and stragglers, found in the readings of an operator's instances.
+
+Neither can be mended by more instances, and DS2 assumes that there is neither (§3.3). Averaging keeps its answer
+at what would be right without them; naming them tells the user where to look.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from elastream.monitor import Reading
+from elastream.monitor.rates import true_processing_rate
+from elastream.policies.proposal import Reason, ReasonKind
+
+_SKEWED = 1.5  # times the even share
+_BY_CHANCE = 4.0  # standard deviations by which the fullest of evenly fed instances may stand out
+_STRAGGLING = 0.7  # of the median true rate
+
+
+def imbalance(readings: Sequence[Reading]) -> tuple[Reason, ...]:
+    """The reasons to be given for one operator: at most one for skew and one for stragglers."""
+    if len(readings) < 2:
+        return ()
+    return tuple(reason for reason in (_skew(readings), _stragglers(readings)) if reason is not None)
+
+
+def _skew(readings: Sequence[Reading]) -> Reason | None:
+    total = math.fsum(reading.records_in for reading in readings)
+    even = total / len(readings)
+    hottest = max(readings, key=lambda reading: (reading.records_in, -reading.instance))
+    if hottest.records_in < _SKEWED * even or hottest.records_in < even + _BY_CHANCE * math.sqrt(even):
+        return None
+    text = (
+        f"skew: instance {hottest.instance} takes {hottest.records_in / total:.0%} of the records, "
+        f"an even share is {1 / len(readings):.0%}; more instances do not relieve it"
+    )
+    return Reason(kind=ReasonKind.SKEW, text=text)
+
+
+def _stragglers(readings: Sequence[Reading]) -> Reason | None:
+    timed = [(reading, true_processing_rate(reading)) for reading in readings if reading.records_in > 0]
+    known = [(reading, rate) for reading, rate in timed if rate is not None]
+    if len(known) < 3:
+        return None  # of two instances, it is anyone's guess which one is the odd one
+    usual = median(rate for _, rate in known)
+    slow = sorted(reading.instance for reading, rate in known if rate < _STRAGGLING * usual)
+    if not slow or len(slow) > len(known) / 4:
+        return None
+    slowest = min(rate for _, rate in known)
+    named = f"instance {slow[0]}" if len(slow) == 1 else f"instances {', '.join(map(str, slow[:5]))}"
+    text = f"straggler: {named} at {slowest / usual:.0%} of the usual true rate; look at its node"
+    return Reason(kind=ReasonKind.STRAGGLER, text=text)

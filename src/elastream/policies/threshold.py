@@ -1,0 +1,95 @@
+"""Thresholds on utilization, one instance at a time: the rule that most hand-made autoscalers follow.
+
+    p + 1  where utilization > upper,    p − 1  where utilization < lower,    else p
+
+Utilization is the mean CPU utilization of the operator's instances where the engine measures it, and the useful
+share of the window where it does not. DS2 (§2) counts such rules among those that converge slowly, as a step is
+always one instance, whatever is missing, and that need their thresholds tuned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import fsum
+
+from elastream.errors import InvalidInput
+from elastream.monitor import Snapshot
+from elastream.options import check_bounds, option
+from elastream.policies.advice import because, bounded, measured
+from elastream.policies.catalog import policy
+from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
+from elastream.policies.proposal import Advice, Proposal, ReasonKind
+
+
+@policy(
+    "threshold",
+    summary="One instance more above one utilization, one less below another",
+    needs="cpu_utilization, or useful_s where that is not measured",
+    good_for="a baseline to compare with; loads that change slowly",
+)
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    upper: float = option(0.9, "one instance more above this utilization", unit="share", least=0, most=1)
+    lower: float = option(0.5, "one instance less below this utilization", unit="share", least=0, most=1)
+    all_at_once: bool = option(
+        True, "change every operator that is outside; if false only one: the busiest, or else the idlest"
+    )
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+        if self.upper <= self.lower:
+            raise InvalidInput(f"upper ({self.upper:g}) must be above lower ({self.lower:g})")
+
+    def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
+        advice = {name: self._advice(snapshot, name) for name in snapshot.dataflow.scalable}
+        if not self.all_at_once:
+            advice = _only_first(snapshot, advice)
+        return Proposal(policy="threshold", advice=advice)
+
+    def _advice(self, snapshot: Snapshot, name: str) -> Advice:
+        advice = measured(snapshot, name)
+        if advice.parallelism is None:
+            return advice
+        utilization, kind = _utilization(snapshot, name)
+        if utilization > self.upper:
+            step, verdict = 1, f"above {_percent(self.upper)}: one more"
+        elif utilization < self.lower:
+            step, verdict = -1, f"below {_percent(self.lower)}: one less"
+        else:
+            step, verdict = 0, f"between {_percent(self.lower)} and {_percent(self.upper)}: no change"
+        text = f"{kind} {_percent(utilization)} is {verdict}"
+        advice = because(advice, ReasonKind.FORMULA, text)
+        return bounded(snapshot.dataflow[name], advice, advice.current + step)
+
+
+def _utilization(snapshot: Snapshot, name: str) -> tuple[float, str]:
+    """What is compared with the thresholds, and what it is a share of."""
+    cpu = [r.cpu_utilization for r in snapshot.by_operator[name] if r.cpu_utilization is not None]
+    if cpu:
+        return fsum(cpu) / len(cpu), "CPU utilization"
+    return snapshot.rates[name].utilization, "useful share"
+
+
+def _only_first(snapshot: Snapshot, advice: Mapping[str, Advice]) -> dict[str, Advice]:
+    """Keep one change: of those that grow the busiest, as it limits the rest; else of those that shrink the idlest."""
+    growth = {n: (a.parallelism or a.current) - a.current for n, a in advice.items()}
+    grow = [name for name, by in growth.items() if by > 0]
+    shrink = [name for name, by in growth.items() if by < 0]
+    if grow:
+        first = max(grow, key=lambda name: _utilization(snapshot, name)[0])
+    elif shrink:
+        first = min(shrink, key=lambda name: _utilization(snapshot, name)[0])
+    else:
+        return dict(advice)
+    waiting = {name: _held(advice[name], first) for name in (*grow, *shrink) if name != first}
+    return {name: waiting.get(name, found) for name, found in advice.items()}
+
+
+def _held(advice: Advice, first: str) -> Advice:
+    kept = replace(advice, parallelism=advice.current)
+    return because(kept, ReasonKind.HELD, f"one at a time, and {first} comes first")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

@@ -1,0 +1,1 @@
+"""Pipelines and load that the experiments and the examples use."""
