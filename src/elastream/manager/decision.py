@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from elastream.dataflow import Change, Plan
@@ -21,6 +22,8 @@ class Decision:
     kind: DecisionKind = DecisionKind.RESCALE
     before: Plan
     after: Plan
+    source_rates: Mapping[str, float] = field(default_factory=dict)
+    """The load for which it was decided."""
     reasons: tuple[Reason, ...] = ()
     advice: tuple[Advice, ...] = ()
     """What the policy said of each operator that changes: measured, formula, clamps."""
@@ -28,6 +31,11 @@ class Decision:
     """The share of the required rate that was achieved when this was decided."""
     expected_share: float | None = None
     """The share that is expected of it."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether some operator gets more instances: the pipeline is expected to achieve more."""
+        return any(change.after > change.before for change in self.changes)
 
     @property
     def changes(self) -> tuple[Change, ...]:

@@ -118,6 +118,6 @@ def _grown(snapshot: Snapshot, advice: Advice, share: float) -> Advice:
         ReasonKind.BOTTLENECK,
         f"holds back an operator before it for {bp_ms:.0f} ms of every second, and is not held back itself",
     )
-    text = f"{advice.current} · (1 + {growth:.3g}) = {need:.3g}, so {wanted}"
+    text = f"{advice.current} · (1 + {growth:.3g}) = {need:,.2f}, so {wanted:,}"
     advice = because(advice, ReasonKind.FORMULA, text)
     return bounded(snapshot.dataflow[advice.operator], advice, wanted)

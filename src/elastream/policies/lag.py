@@ -59,11 +59,11 @@ class Lag:
         advice = because(replace(advice, need=need), ReasonKind.MEASURED, _waiting_text(waiting))
         each = f"{number_text(backlog)} records / {number_text(self.lag_per_instance)} an instance"
         if abs(backlog - meant) <= self.tolerance * meant:
-            text = f"{each} = {need:.3g}, within {100 * self.tolerance:g} % of the present {advice.current}"
+            text = f"{each} = {need:,.2f}, within {100 * self.tolerance:g} % of the present {advice.current}"
             advice, wanted = because(advice, ReasonKind.TOLERATED, text), advice.current
         else:
             wanted = whole(need)
-            advice = because(advice, ReasonKind.FORMULA, f"{each} = {need:.3g}, so {wanted:,}")
+            advice = because(advice, ReasonKind.FORMULA, f"{each} = {need:,.2f}, so {wanted:,}")
         return bounded(snapshot.dataflow[advice.operator], advice, wanted)
 
 

@@ -43,9 +43,7 @@ class Threshold:
 
     def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
         advice = {name: self._advice(snapshot, name) for name in snapshot.dataflow.scalable}
-        if not self.all_at_once:
-            advice = _only_first(snapshot, advice)
-        return Proposal(policy="threshold", advice=advice)
+        return Proposal(policy="threshold", advice=advice if self.all_at_once else _only_first(snapshot, advice))
 
     def _advice(self, snapshot: Snapshot, name: str) -> Advice:
         advice = measured(snapshot, name)
@@ -64,26 +62,28 @@ class Threshold:
 
 
 def _utilization(snapshot: Snapshot, name: str) -> tuple[float, str]:
-    """What is compared with the thresholds, and what it is a share of."""
+    """What is compared with the thresholds, and what to call it."""
     cpu = [r.cpu_utilization for r in snapshot.by_operator[name] if r.cpu_utilization is not None]
     if cpu:
         return fsum(cpu) / len(cpu), "CPU utilization"
     return snapshot.rates[name].utilization, "useful share"
 
 
-def _only_first(snapshot: Snapshot, advice: Mapping[str, Advice]) -> dict[str, Advice]:
-    """Keep one change: of those that grow the busiest, as it limits the rest; else of those that shrink the idlest."""
-    growth = {n: (a.parallelism or a.current) - a.current for n, a in advice.items()}
-    grow = [name for name, by in growth.items() if by > 0]
-    shrink = [name for name, by in growth.items() if by < 0]
-    if grow:
-        first = max(grow, key=lambda name: _utilization(snapshot, name)[0])
-    elif shrink:
-        first = min(shrink, key=lambda name: _utilization(snapshot, name)[0])
-    else:
-        return dict(advice)
-    waiting = {name: _held(advice[name], first) for name in (*grow, *shrink) if name != first}
-    return {name: waiting.get(name, found) for name, found in advice.items()}
+def _only_first(snapshot: Snapshot, advice: Mapping[str, Advice]) -> Mapping[str, Advice]:
+    """Keep the most urgent change: growth before shrinking, as what is overloaded holds up the rest."""
+
+    def urgency(name: str) -> tuple[bool, float]:
+        utilization, _ = _utilization(snapshot, name)
+        grows = (advice[name].parallelism or 0) > advice[name].current
+        return grows, utilization if grows else -utilization
+
+    changed = [name for name, found in advice.items() if found.parallelism not in (None, found.current)]
+    if not changed:
+        return advice
+    first = max(changed, key=urgency)
+    return {
+        name: _held(found, first) if name in changed and name != first else found for name, found in advice.items()
+    }
 
 
 def _held(advice: Advice, first: str) -> Advice:

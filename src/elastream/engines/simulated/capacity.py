@@ -11,6 +11,7 @@ With α the rate of one instance alone and n the number of instances:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,7 +39,7 @@ class PowerLaw:
         require_not_negative("delay_s", self.delay_s)
 
     def total_per_s(self, n: int) -> float:
-        undelayed = self.per_instance_per_s * float(n) ** self.exponent
+        undelayed = self.per_instance_per_s * math.pow(n, self.exponent)
         return max(0.0, undelayed - self.delay_cost * self.delay_s)
 
 

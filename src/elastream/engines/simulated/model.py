@@ -58,9 +58,7 @@ class OperatorModel:
     off in a step: a smaller one would throttle it by the length of the step, which is not part of the model."""
 
     def __post_init__(self) -> None:
-        ratios = self.selectivity.values() if isinstance(self.selectivity, Mapping) else [self.selectivity]
-        for ratio in ratios:
-            require_not_negative("selectivity", ratio)
+        _check_selectivity(self.selectivity)
         if self.hot_share is not None:
             require_share("hot_share", self.hot_share)
         require_share("slow_instance", self.slow_instance)
@@ -89,9 +87,7 @@ class SourceModel:
 
     def __post_init__(self) -> None:
         require_limit("max_rate_per_s", self.max_rate_per_s)
-        ratios = self.selectivity.values() if isinstance(self.selectivity, Mapping) else [self.selectivity]
-        for ratio in ratios:
-            require_not_negative("selectivity", ratio)
+        _check_selectivity(self.selectivity)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,9 +155,10 @@ class EngineModel:
     def __post_init__(self) -> None:
         _check_names("operators", self.operators, self.dataflow.scalable)
         _check_names("sources", self.sources, self.dataflow.sources)
-        for name, part in (*self.operators.items(), *self.sources.items()):
-            if isinstance(part.selectivity, Mapping):
-                _check_names(f"selectivity of {name!r}", part.selectivity, self.dataflow.downstream(name))
+        for name in self.dataflow.order:
+            ratios = self._ratios(name)
+            if isinstance(ratios, Mapping):
+                _check_names(f"selectivity of {name!r}", ratios, self.dataflow.downstream(name))
         require_positive("step_s", self.step_s)
         require_not_negative("noise", self.noise)
         least_s, most_s = self.downtime_range_s
@@ -192,10 +189,19 @@ class EngineModel:
         for name, n in plan.items():
             operator = self.dataflow[name]
             if not operator.min_parallelism <= n <= operator.most:
-                bounds = f"{operator.min_parallelism} to {operator.most:g}"
+                most = "any number of" if math.isinf(operator.most) else f"{operator.most:g}"
+                bounds = f"{operator.min_parallelism} to {most}"
                 raise InvalidInput(f"plan: {name!r} may have {bounds} instances, found {n}")
         if self.shared_workers and len(set(plan.values())) > 1:
             raise InvalidInput(f"plan: with shared workers all operators have the same parallelism, found {plan}")
+
+    def _ratios(self, name: str) -> float | Mapping[str, float]:
+        return self.sources[name].selectivity if name in self.sources else self.operators[name].selectivity
+
+
+def _check_selectivity(selectivity: float | Mapping[str, float]) -> None:
+    for ratio in selectivity.values() if isinstance(selectivity, Mapping) else (selectivity,):
+        require_not_negative("selectivity", ratio)
 
 
 def _check_names(place: str, found: Mapping[str, object], expected: tuple[str, ...]) -> None:

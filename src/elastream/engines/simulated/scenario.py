@@ -1,0 +1,335 @@
+"""Scenario files: a pipeline, its load and the engine it runs on, in a YAML file that people write.
+
+    name: word count
+    duration: 30 min                     # numbers are seconds; also "500 ms", "90 s", "30 min", "2 h", "1 d"
+    engine: {downtime: 30 s, downtime_of: job, noise: 0.03, seed: 7}
+    operators:
+      sentences: {source: true, load: {steps: [[0, 1000], [10 min, 2000]]}}
+      words: {reads: sentences, capacity: {per_instance: 100, exponent: 0.9}, selectivity: 20, parallelism: 10}
+      counts: {reads: words, capacity: 5000, max_parallelism: 64}
+    manager: {interval: 60 s}
+    policies: {ds2: {target_utilization: 0.8}}
+
+All rates are in records per second. What is under `manager` and `policies` is passed on as it is: those who
+know the options check them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
+from elastream.engines.simulated.model import DowntimeScope, EngineModel, OperatorModel, SourceModel
+from elastream.errors import InvalidInput
+from elastream.formats import Strict, parse, read_text, read_yaml
+from elastream.workloads.load import Brownian, Constant, Load, Sine, Steps, bundled_trace, read_trace
+
+_UNITS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS_S)})\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    name: str
+    duration_s: float
+    model: EngineModel
+    manager: Mapping[str, Any]
+    """The manager's options, as they were written."""
+    policies: Mapping[str, Mapping[str, Any]]
+    """The options of each policy that the scenario has some for, as they were written."""
+    cost_per_instance_hour: float
+
+
+def seconds(value: Any) -> float:
+    """A duration: a number of seconds, or text with a unit such as `90 s` or `30 min`."""
+    if _is_number(value):
+        found = float(value)
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+        found = float(match[1]) * _UNITS_S[match[2]]
+    else:
+        units = ", ".join(_UNITS_S)
+        raise ValueError(f'a duration is a number of seconds or text like "30 min" ({units}), found {value!r}')
+    if not (math.isfinite(found) and found >= 0):
+        raise ValueError(f"a duration is a finite number of at least 0, found {value!r}")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number_as(key: str, value: Any) -> Any:
+    """A bare number is short for the mapping with only this key."""
+    return {key: value} if _is_number(value) else value
+
+
+def _duration_range(value: Any) -> tuple[float, float]:
+    if isinstance(value, list):
+        if len(value) != 2:
+            raise ValueError(f"a duration, or the least and the most [20 s, 40 s], found {value!r}")
+        return seconds(value[0]), seconds(value[1])
+    return seconds(value), seconds(value)
+
+
+def _step(value: Any) -> tuple[float, float]:
+    if not (isinstance(value, list) and len(value) == 2 and _is_number(value[1])):
+        raise ValueError(f"a step is [from when, records per second], found {value!r}")
+    return seconds(value[0]), float(value[1])
+
+
+def _selectivity(value: Any) -> Any:
+    ratios = value.values() if isinstance(value, dict) else [value]
+    if not all(map(_is_number, ratios)):
+        raise ValueError(f"a number, or a mapping with a number for each downstream operator, found {value!r}")
+    return value
+
+
+Selectivity = Annotated[Any, BeforeValidator(_selectivity)]
+Duration = Annotated[float, BeforeValidator(seconds)]
+
+
+class EngineEntry(Strict):
+    step: Duration = 1.0
+    downtime: Annotated[tuple[float, float], BeforeValidator(_duration_range)] = (0.0, 0.0)
+    downtime_of: Literal["job", "operator"] = "job"
+    noise: float = 0.0
+    seed: int = 0
+    shared_workers: bool = False
+
+
+class SineEntry(Strict):
+    mean: float
+    amplitude: float
+    period: Duration
+    phase: Duration = 0.0
+
+
+class BrownianEntry(Strict):
+    start: float
+    step_std: float
+    step: Duration = 60.0
+    minimum: float = 0.0
+    maximum: float | None = None
+    seed: int = 0
+
+
+class LoadEntry(Strict):
+    """One of the first five; the rest belongs to a trace."""
+
+    constant: float | None = None
+    steps: list[Annotated[tuple[float, float], BeforeValidator(_step)]] | None = None
+    sine: SineEntry | None = None
+    brownian: BrownianEntry | None = None
+    trace: str | None = Field(default=None, description="a bundled trace, or a CSV file beside the scenario")
+    speed: float = 1.0
+    scale: float = 1.0
+    repeat: bool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> LoadEntry:
+        kinds = ("constant", "steps", "sine", "brownian", "trace")
+        given = [kind for kind in kinds if getattr(self, kind) is not None]
+        if len(given) != 1:
+            raise ValueError(f"a load is one of {', '.join(kinds)}; found {' and '.join(given) or 'none'}")
+        of_trace = self.model_fields_set - set(kinds)
+        if of_trace and self.trace is None:
+            raise ValueError(f"{min(of_trace)} belongs to a trace, found it with {given[0]}")
+        return self
+
+    def load(self, folder: Path) -> Load:
+        if self.constant is not None:
+            return Constant(records_per_s=self.constant)
+        if self.steps is not None:
+            return Steps(steps=tuple(self.steps))
+        if self.sine is not None:
+            wave = self.sine
+            return Sine(mean=wave.mean, amplitude=wave.amplitude, period_s=wave.period, phase_s=wave.phase)
+        if self.brownian is not None:
+            options = self.brownian.model_dump(exclude={"step"})
+            return Brownian(step_s=self.brownian.step, **options)
+        assert self.trace is not None  # by _one_kind
+        if self.trace.endswith(".csv"):
+            return read_trace(folder / self.trace, speed=self.speed, scale=self.scale, repeat=self.repeat)
+        return bundled_trace(self.trace, speed=self.speed, scale=self.scale, repeat=self.repeat)
+
+
+class CapacityEntry(Strict):
+    """A power law; Amdahl's law with `serial_share`; the universal scalability law with `contention`."""
+
+    per_instance: float
+    exponent: float | None = None
+    delay_cost: float | None = None
+    delay: Duration | None = None
+    serial_share: float | None = None
+    contention: float | None = None
+    coherence: float | None = None
+
+    @model_validator(mode="after")
+    def _one_law(self) -> CapacityEntry:
+        laws = [{"exponent", "delay_cost", "delay"}, {"serial_share"}, {"contention", "coherence"}]
+        given = self.model_fields_set - {"per_instance"}
+        if not any(given <= law for law in laws):
+            raise ValueError(f"{' and '.join(sorted(given))} belong to different laws and do not go together")
+        return self
+
+    def capacity(self) -> Capacity:
+        alone = self.per_instance
+        if self.serial_share is not None:
+            return Amdahl(per_instance_per_s=alone, serial_share=self.serial_share)
+        if self.contention is not None or self.coherence is not None:
+            contention, coherence = self.contention or 0.0, self.coherence or 0.0
+            return Usl(per_instance_per_s=alone, contention=contention, coherence=coherence)
+        return PowerLaw(
+            per_instance_per_s=alone,
+            exponent=1.0 if self.exponent is None else self.exponent,
+            delay_cost=self.delay_cost or 0.0,
+            delay_s=self.delay or 0.0,
+        )
+
+
+class SourceEntry(Strict):
+    source: Literal[True]
+    load: Annotated[LoadEntry, BeforeValidator(lambda value: _number_as("constant", value))]
+    max_rate: float = math.inf
+    selectivity: Selectivity = 1.0
+
+    def operator(self, name: str) -> Operator:
+        return Operator(name=name, source=True)
+
+    def model(self, folder: Path) -> SourceModel:
+        return SourceModel(load=self.load.load(folder), max_rate_per_s=self.max_rate, selectivity=self.selectivity)
+
+
+class OperatorEntry(Strict):
+    source: Literal[False] = False
+    reads: Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+    capacity: Annotated[CapacityEntry, BeforeValidator(lambda value: _number_as("per_instance", value))]
+    selectivity: Selectivity = 1.0
+    parallelism: int | None = Field(default=None, description="at the start; the least, where not given")
+    min_parallelism: int = 1
+    max_parallelism: int | None = None
+    fixed: bool = False
+    state_partitions: int | None = None
+    queue: float = Field(default=math.inf, description="records that wait at most on each input")
+    hot_share: float | None = None
+    slow_instance: float = 1.0
+    not_parallel: bool = False
+    window: Duration | None = None
+    fire_cost: Duration = Field(default=0.0, description="for each record of a window, when it fires")
+
+    def operator(self, name: str) -> Operator:
+        shared = {"min_parallelism", "max_parallelism", "fixed", "state_partitions"}
+        return Operator(name=name, **self.model_dump(include=shared))
+
+    def model(self) -> OperatorModel:
+        return OperatorModel(
+            capacity=self.capacity.capacity(),
+            selectivity=self.selectivity,
+            hot_share=self.hot_share,
+            slow_instance=self.slow_instance,
+            not_parallel=self.not_parallel,
+            window_s=self.window,
+            fire_cost_s_per_record=self.fire_cost,
+            queue_records=self.queue,
+        )
+
+
+class ScenarioEntry(Strict):
+    name: str
+    duration: Duration
+    engine: EngineEntry = EngineEntry()
+    operators: dict[str, dict[str, Any]]
+    manager: dict[str, Any] = Field(default_factory=dict)
+    policies: dict[str, dict[str, Any] | None] = Field(default_factory=dict)
+    cost_per_instance_hour: float = 1.0
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Read a scenario file; every error names the file and the place in it."""
+    return scenario_from(read_yaml(read_text(path), str(path)), place=str(path), folder=path.parent)
+
+
+def scenario_from(data: Any, *, place: str, folder: Path) -> Scenario:
+    """A scenario from what its file says; traces are looked for in the folder."""
+    if not isinstance(data, dict):
+        raise InvalidInput(f"{place}: a scenario is a mapping with a name, found {type(data).__name__}")
+    entry = parse(ScenarioEntry, data, place)
+    if not (math.isfinite(entry.cost_per_instance_hour) and entry.cost_per_instance_hour >= 0):
+        raise InvalidInput(f"{place}: cost_per_instance_hour: must be at least 0")
+    return Scenario(
+        name=entry.name,
+        duration_s=entry.duration,
+        model=_engine_model(entry, place, folder),
+        manager=entry.manager,
+        policies={name: options or {} for name, options in entry.policies.items()},
+        cost_per_instance_hour=entry.cost_per_instance_hour,
+    )
+
+
+def _engine_model(entry: ScenarioEntry, place: str, folder: Path) -> EngineModel:
+    parsed = {name: _operator_entry(data, f"{place}: operators.{name}") for name, data in entry.operators.items()}
+    sources: dict[str, SourceModel] = {}
+    operators: dict[str, OperatorModel] = {}
+    for name, part in parsed.items():
+        with _errors_at(f"{place}: operators.{name}"):
+            if isinstance(part, SourceEntry):
+                sources[name] = part.model(folder)
+            else:
+                operators[name] = part.model()
+    with _errors_at(place):
+        return EngineModel(
+            dataflow=_dataflow(parsed),
+            operators=operators,
+            sources=sources,
+            initial_plan=_plan(parsed),
+            step_s=entry.engine.step,
+            noise=entry.engine.noise,
+            seed=entry.engine.seed,
+            downtime_s=entry.engine.downtime,
+            downtime_scope=DowntimeScope(entry.engine.downtime_of),
+            shared_workers=entry.engine.shared_workers,
+        )
+
+
+def _operator_entry(data: dict[str, Any], place: str) -> SourceEntry | OperatorEntry:
+    return parse(SourceEntry, data, place) if data.get("source") else parse(OperatorEntry, data, place)
+
+
+def _dataflow(parsed: Mapping[str, SourceEntry | OperatorEntry]) -> Dataflow:
+    edges = [
+        (producer, name)
+        for name, part in parsed.items()
+        if isinstance(part, OperatorEntry)
+        for producer in part.reads
+    ]
+    return Dataflow.of((part.operator(name) for name, part in parsed.items()), edges)
+
+
+def _plan(parsed: Mapping[str, SourceEntry | OperatorEntry]) -> Plan:
+    return Plan(
+        {
+            name: part.min_parallelism if part.parallelism is None else part.parallelism
+            for name, part in parsed.items()
+            if isinstance(part, OperatorEntry)
+        }
+    )
+
+
+@contextmanager
+def _errors_at(place: str) -> Iterator[None]:
+    """Put the place before what the parts of the model find wrong with their values."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise error.at(place) from None
+    except ValueError as error:  # loads know nothing of files
+        raise InvalidInput(f"{place}: {error}") from None

@@ -1,0 +1,262 @@
+"""The moving parts of the simulation: queues, sources and operators as mutable objects without dictionaries.
+
+All of it is fluid: amounts of records are real numbers. In every step the stages work in topological order, so
+that a record passes through the whole pipeline in the step in which it arrives if nothing holds it up, and a
+pipeline that keeps up has empty queues. Room that a stage makes in its queues is filled in the next step.
+
+The stages' counters only grow; a measurement is the difference between two times.
+
+These objects are the inner loop of every experiment: a day is 86,400 steps through each of them. That is why
+they are slotted, why they refer to each other directly, and why the arithmetic stands in few, longer methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counters:
+    """What a stage has done since the start of the simulation, or since an earlier time."""
+
+    arrived: float
+    taken: float
+    worked: float
+    """In records: the time spent is this over the instances' rates. Firing windows is work, too."""
+    put: Mapping[str, float]
+    """Records to each downstream operator."""
+    held_s: float
+    """The time that full queues after it have cost."""
+
+    def since(self, earlier: Counters) -> Counters:
+        return Counters(
+            arrived=self.arrived - earlier.arrived,
+            taken=self.taken - earlier.taken,
+            worked=self.worked - earlier.worked,
+            put={consumer: count - earlier.put[consumer] for consumer, count in self.put.items()},
+            held_s=self.held_s - earlier.held_s,
+        )
+
+
+class Queue:
+    """A channel: a bounded queue between two stages."""
+
+    __slots__ = ("bound", "consumer", "producer", "put", "queued", "ratio", "taken")
+
+    def __init__(self, producer: str, consumer: str, ratio: float) -> None:
+        self.producer = producer
+        self.consumer = consumer
+        self.ratio = ratio  # records on this channel for each record that its producer processes
+        self.bound = math.inf
+        self.queued = 0.0
+        self.put = 0.0
+        self.taken = 0.0
+
+
+class Stage:
+    """What sources and operators have in common: queues to put records in, and the time they had to wait."""
+
+    __slots__ = ("held_s", "name", "outputs", "processed")
+
+    def __init__(self, name: str, outputs: Sequence[Queue]) -> None:
+        self.name = name
+        self.outputs = outputs
+        self.processed = 0.0  # records whose results have been put out
+        self.held_s = 0.0
+
+    def work(self, now_s: float, dt_s: float) -> None:
+        raise NotImplementedError
+
+    def counters(self) -> Counters:
+        raise NotImplementedError
+
+    def emit(self, wanted: float, dt_s: float) -> float:
+        """Put out the results of as many of the wanted records as the fullest queue has room for."""
+        amount = wanted
+        for queue in self.outputs:
+            room = queue.bound - queue.queued
+            if amount * queue.ratio > room:
+                amount = room / queue.ratio if room > 0 else 0.0
+        for queue in self.outputs:
+            out = amount * queue.ratio
+            queue.queued += out
+            queue.put += out
+        if amount < wanted:
+            self.held_s += dt_s * (1 - amount / wanted)
+        self.processed += amount
+        return amount
+
+
+class Source(Stage):
+    __slots__ = ("arrived", "arriving_per_s", "backlog", "emitted", "max_rate_per_s", "rate_at")
+
+    def __init__(
+        self, name: str, outputs: Sequence[Queue], rate_at: Callable[[float], float], max_rate_per_s: float
+    ) -> None:
+        super().__init__(name, outputs)
+        self.rate_at = rate_at
+        self.max_rate_per_s = max_rate_per_s
+        self.backlog = 0.0
+        self.arrived = 0.0
+        self.arriving_per_s = 0.0
+        self.emitted = 0.0  # in this step
+
+    def arrive(self, now_s: float, dt_s: float) -> None:
+        """Records come in whether or not the job is running."""
+        self.emitted = 0.0
+        self.arriving_per_s = self.rate_at(now_s)
+        amount = self.arriving_per_s * dt_s
+        self.arrived += amount
+        self.backlog += amount
+
+    def work(self, now_s: float, dt_s: float) -> None:
+        wanted = min(self.backlog, self.max_rate_per_s * dt_s)
+        if wanted > 0:
+            self.emitted = self.emit(wanted, dt_s)
+            self.backlog -= self.emitted
+
+    def counters(self) -> Counters:
+        return Counters(
+            arrived=self.arrived,
+            taken=self.processed,
+            worked=self.processed,
+            put={queue.consumer: queue.put for queue in self.outputs},
+            held_s=self.held_s,
+        )
+
+
+class Operator(Stage):
+    __slots__ = ("full_rate_per_s", "inputs", "rate_per_s", "taken", "worked")
+
+    def __init__(self, name: str, inputs: Sequence[Queue], outputs: Sequence[Queue]) -> None:
+        super().__init__(name, outputs)
+        self.inputs = inputs
+        self.full_rate_per_s = 0.0  # what its instances can do
+        self.rate_per_s = 0.0  # what they get to do now: less, where workers are shared
+        self.taken = 0.0
+        self.worked = 0.0
+
+    def counters(self) -> Counters:
+        return Counters(
+            arrived=sum(queue.put for queue in self.inputs),
+            taken=self.taken,
+            worked=self.worked,
+            put={queue.consumer: queue.put for queue in self.outputs},
+            held_s=self.held_s,
+        )
+
+    def queued(self) -> float:
+        total = 0.0
+        for queue in self.inputs:
+            total += queue.queued
+        return total
+
+    def in_windows(self) -> float:
+        """Records that were taken but whose results are still to come."""
+        return 0.0
+
+    def work(self, now_s: float, dt_s: float) -> None:
+        available = self.queued()
+        wanted = min(available, self.rate_per_s * dt_s)
+        if wanted > 0:
+            amount = self.emit(wanted, dt_s)
+            self.take(amount, available)
+            self.worked += amount
+
+    def take(self, amount: float, available: float) -> None:
+        """Take records from all inputs, the same share of each."""
+        self.taken += amount
+        share = amount / available
+        for queue in self.inputs:
+            # an emptied queue holds exactly nothing, not what rounding leaves
+            out = queue.queued if share >= 1 else queue.queued * share
+            queue.queued -= out
+            queue.taken += out
+
+    def demand(self, now_s: float, arriving: float) -> tuple[float, float]:
+        """The work, in records, that it would do in this step if it could do all, and the results of how many."""
+        records = self.queued() + arriving
+        return records, records
+
+
+class WindowedOperator(Operator):
+    """Sets records aside cheaply; when the window fires, they must be worked off before others are taken."""
+
+    __slots__ = ("aside", "fire_weight", "firing", "next_fire_s", "window_s")
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Queue],
+        outputs: Sequence[Queue],
+        *,
+        window_s: float,
+        fire_weight: float,
+    ) -> None:
+        super().__init__(name, inputs, outputs)
+        self.window_s = window_s
+        self.fire_weight = fire_weight
+        self.next_fire_s = window_s
+        self.aside = 0.0
+        self.firing = 0.0
+
+    def in_windows(self) -> float:
+        return self.aside + self.firing
+
+    def work(self, now_s: float, dt_s: float) -> None:
+        if now_s >= self.next_fire_s:
+            self.firing += self.aside
+            self.aside = 0.0
+            self.next_fire_s = (math.floor(now_s / self.window_s) + 1) * self.window_s
+        budget = self.rate_per_s * dt_s
+        if self.firing > 0 and budget > 0:
+            budget -= self._fire(budget, dt_s)
+        if self.firing > 0:
+            return
+        available = self.queued()
+        wanted = min(available, budget)
+        if wanted > 0:
+            self.take(wanted, available)
+            self.worked += wanted
+            self.aside += wanted
+
+    def _fire(self, budget: float, dt_s: float) -> float:
+        """Work off what fires, as far as the budget and the queues after it allow; gives the work done."""
+        wanted = self.firing
+        if wanted * self.fire_weight > budget:
+            wanted = budget / self.fire_weight
+        amount = self.emit(wanted, dt_s)
+        self.firing -= amount
+        work = amount * self.fire_weight
+        self.worked += work
+        return work
+
+    def demand(self, now_s: float, arriving: float) -> tuple[float, float]:
+        fires = self.firing + self.aside if now_s >= self.next_fire_s else self.firing
+        return fires * self.fire_weight + self.queued() + arriving, fires
+
+
+def divide_workers(sources: Sequence[Source], operators: Sequence[Operator], now_s: float, dt_s: float) -> None:
+    """Give operators that share their workers time in proportion to what each of them would need.
+
+    What each would need follows from what waits for it and from what those before it would put out.
+    """
+    arriving = dict.fromkeys((operator.name for operator in operators), 0.0)
+    for source in sources:
+        emitted = min(source.backlog, source.max_rate_per_s * dt_s)
+        for queue in source.outputs:
+            arriving[queue.consumer] += emitted * queue.ratio
+    works = []
+    needed_s = 0.0
+    for operator in operators:
+        work, passed_on = operator.demand(now_s, arriving[operator.name])
+        works.append(work)
+        if operator.full_rate_per_s > 0:
+            needed_s += work / operator.full_rate_per_s
+        for queue in operator.outputs:
+            arriving[queue.consumer] += passed_on * queue.ratio
+    for operator, work in zip(operators, works, strict=True):
+        full = operator.full_rate_per_s
+        operator.rate_per_s = full if needed_s <= dt_s or not full else work / needed_s

@@ -1,0 +1,104 @@
+"""The thin loop around the step: wait, measure, step, save, act. All judgement is in `step.py`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from elastream.errors import ElastreamError
+from elastream.manager.decision import Decision
+from elastream.manager.engine import Clock, Engine, Outcome
+from elastream.manager.events import Event, Trouble
+from elastream.manager.knobs import Knobs
+from elastream.manager.state import ManagerState, initial_state
+from elastream.manager.step import Input, Measured, Rescaled, Started, step
+from elastream.manager.store import Store, StoreError
+from elastream.monitor import Snapshot
+from elastream.policies.catalog import Policy
+
+
+class WallClock:
+    """Real time; a wait ends at once when the manager is stopped."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+
+    def now(self) -> float:
+        return time.time()
+
+    def wait(self, seconds: float) -> None:
+        self.stopped.wait(seconds)
+
+
+def _nothing(_: object) -> None:
+    pass
+
+
+@dataclass(kw_only=True)
+class Manager:
+    """Keeps one pipeline at the right parallelism. Call `start` once, then `tick` after every interval."""
+
+    engine: Engine
+    policy: Policy
+    knobs: Knobs
+    clock: Clock
+    store: Store | None = None
+    on_snapshot: Callable[[Snapshot], None] = _nothing
+    on_event: Callable[[Event], None] = _nothing
+    state: ManagerState = field(init=False)
+
+    def __post_init__(self) -> None:
+        loaded = self.store.load() if self.store is not None else None
+        self.state = loaded or initial_state(self.knobs)
+
+    def start(self) -> None:
+        """Take up where an earlier run ended; an action that it left half done is finished or undone."""
+        self._apply(Started(at_s=self.clock.now(), plan=self.engine.plan()))
+
+    def run(self, *, until_s: float, stopped: Callable[[], bool] = lambda: False) -> None:
+        self.start()
+        while self.clock.now() < until_s and not stopped():
+            self.clock.wait(min(self.knobs.interval_s, until_s - self.clock.now()))
+            if not stopped():
+                self.tick()
+
+    def tick(self) -> None:
+        """One interval is over."""
+        try:
+            snapshot = self.engine.measure()
+        except ElastreamError as error:
+            self.on_event(Trouble(at_s=self.clock.now(), what=f"cannot measure: {error}"))
+            return
+        self.on_snapshot(snapshot)
+        self._apply(Measured(snapshot=snapshot))
+
+    def _apply(self, given: Input | None) -> None:
+        while given is not None:
+            result = step(self.state, given, policy=self.policy, knobs=self.knobs)
+            if not self._saved(result.state, result.events) and result.decision is not None:
+                return  # without its intent on disk an action is not begun: a crash could not mend it
+            self.state = result.state
+            for event in result.events:
+                self.on_event(event)
+            given = None if result.decision is None else self._act(result.decision)
+
+    def _saved(self, state: ManagerState, events: tuple[Event, ...]) -> bool:
+        if self.store is None:
+            return True
+        try:
+            self.store.save(state, events)
+        except StoreError as error:
+            self.on_event(Trouble(at_s=self.clock.now(), what=str(error)))
+            return False
+        return True
+
+    def _act(self, decision: Decision) -> Rescaled:
+        began = self.clock.now()
+        try:
+            outcome = self.engine.rescale(decision)
+        except ElastreamError as error:
+            took_s = self.clock.now() - began
+            outcome = Outcome(plan=self.engine.plan(), succeeded=False, took_s=took_s, detail=str(error))
+        return Rescaled(at_s=self.clock.now(), outcome=outcome)
