@@ -59,9 +59,11 @@ class Manager:
 
     def run(self, *, until_s: float, stopped: Callable[[], bool] = lambda: False) -> None:
         self.start()
-        while self.clock.now() < until_s and not stopped():
-            self.clock.wait(min(self.knobs.interval_s, until_s - self.clock.now()))
-            if not stopped():
+        while not stopped() and self.clock.now() < until_s:
+            left_s = until_s - self.clock.now()
+            self.clock.wait(min(self.knobs.interval_s, left_s))
+            # what is left of an interval at the end is too short to be judged like the others
+            if not stopped() and left_s >= self.knobs.interval_s:
                 self.tick()
 
     def tick(self) -> None:

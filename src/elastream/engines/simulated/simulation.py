@@ -1,0 +1,133 @@
+"""A whole run: a manager with a policy keeps a simulated engine at the right size, from start to end.
+
+When the load ends the engine goes on until every record is through, which gives the excess time of the
+elasticity measures; the manager has stopped by then.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from elastream.dataflow import Plan
+from elastream.engines.simulated.engine import SimulatedEngine
+from elastream.engines.simulated.history import History
+from elastream.engines.simulated.ideal import least_plan
+from elastream.engines.simulated.model import EngineModel
+from elastream.manager.decision import Decision
+from elastream.manager.events import Acted, Decided, Event
+from elastream.manager.knobs import Knobs
+from elastream.manager.loop import Manager
+from elastream.monitor import Snapshot
+from elastream.monitor.elasticity import Elasticity, Moment, elasticity
+from elastream.policies.catalog import Policy
+from elastream.workloads.load import Load
+
+_DEMAND_EVERY_S = 10.0
+_DONE = 0.5  # of a record: a fluid model never comes to exactly none
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Until:
+    """A load that stops."""
+
+    load: Load
+    end_s: float
+
+    def rate_at(self, t_s: float) -> float:
+        return self.load.rate_at(t_s) if t_s < self.end_s else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """Everything that a run left behind."""
+
+    model: EngineModel
+    duration_s: float
+    history: History
+    snapshots: tuple[Snapshot, ...]
+    events: tuple[Event, ...]
+    elasticity: Elasticity
+    drained_s: float
+    """When the last record was through."""
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The decisions that were carried out, or would have been in a dry run."""
+        return tuple(event.decision for event in self.events if isinstance(event, Decided))
+
+    @property
+    def actions(self) -> int:
+        return sum(isinstance(event, Acted) and event.outcome.succeeded for event in self.events)
+
+    @property
+    def final_plan(self) -> Plan:
+        return self.history.plans[-1][1]
+
+    def plan_at(self, t_s: float) -> Plan:
+        index = bisect.bisect_right(self.history.plans, t_s, key=lambda change: change[0])
+        return self.history.plans[max(0, index - 1)][1]
+
+
+def simulate(
+    model: EngineModel,
+    policy: Policy,
+    knobs: Knobs,
+    *,
+    duration_s: float,
+    on_progress: Callable[[float], None] = lambda _: None,
+) -> Simulation:
+    """Run a pipeline for so long; `on_progress` is told the simulated time after every interval."""
+    sources = {n: replace(s, load=_Until(load=s.load, end_s=duration_s)) for n, s in model.sources.items()}
+    engine = SimulatedEngine(replace(model, sources=sources))
+    snapshots: list[Snapshot] = []
+    events: list[Event] = []
+
+    def keep(snapshot: Snapshot) -> None:
+        snapshots.append(snapshot)
+        on_progress(snapshot.at_s)
+
+    manager = Manager(
+        engine=engine, policy=policy, knobs=knobs, clock=engine, on_snapshot=keep, on_event=events.append
+    )
+    manager.run(until_s=duration_s)
+    drained_s = _drain(engine, duration_s)
+    return Simulation(
+        model=model,
+        duration_s=duration_s,
+        history=engine.history,
+        snapshots=tuple(snapshots),
+        events=tuple(events),
+        drained_s=drained_s,
+        elasticity=elasticity(
+            _moments(model, engine.history, duration_s),
+            excess_s=max(0.0, drained_s - duration_s),
+            reconfigurations=sum(isinstance(event, Acted) and event.outcome.succeeded for event in events),
+        ),
+    )
+
+
+def _drain(engine: SimulatedEngine, duration_s: float) -> float:
+    """Go on until nothing waits any more, at most as long again as the run took."""
+    while engine.now() < 2 * duration_s:
+        history = engine.history
+        if history.source_backlog[-1] + history.queued[-1] < _DONE:
+            break
+        engine.wait(max(1.0, duration_s / 1000))
+    return engine.now()
+
+
+def _moments(model: EngineModel, history: History, duration_s: float) -> Iterator[Moment]:
+    """Demand and supply every few seconds; a change of plan within such a span counts from its end."""
+    times_s = [t for t, _ in history.plans]
+    ideal: dict[tuple[float, ...], Mapping[str, int]] = {}
+    for number in range(math.ceil(duration_s / _DEMAND_EVERY_S)):
+        begin_s = number * _DEMAND_EVERY_S
+        rates = {name: source.load.rate_at(begin_s) for name, source in model.sources.items()}
+        key = tuple(rates.values())
+        if key not in ideal:
+            ideal[key] = least_plan(model, rates)
+        plan = history.plans[max(0, bisect.bisect_right(times_s, begin_s) - 1)][1]
+        yield Moment(lasts_s=min(_DEMAND_EVERY_S, duration_s - begin_s), demand=ideal[key], supply=plan)
