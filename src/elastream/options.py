@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from elastream.durations import seconds
 from elastream.errors import InvalidInput, nearest
 
 
@@ -47,22 +48,40 @@ def describe(options_class: type[Any]) -> tuple[OptionInfo, ...]:
 
 
 def build(options_class: type[Options], given: Mapping[str, Any], *, place: str) -> Options:
-    """Make the options from what a user wrote (numbers may come as text); check names, types and bounds."""
+    """Make the options from what a user wrote; check names, types and bounds.
+
+    Numbers may come as text. An option in seconds may be written without its `_s`, with a unit: `interval: 5 min`.
+    """
     hints = get_type_hints(options_class)
-    known = {info.name for info in describe(options_class)}
+    known = {info.name: info for info in describe(options_class)}
     values = {}
-    for name, raw in given.items():
+    for written, raw in given.items():
+        name = f"{written}_s" if f"{written}_s" in known else written
         if name not in known:
-            raise InvalidInput(f"{place}: unknown option {name!r}{nearest(name, known)}")
+            raise InvalidInput(f"{place}: unknown option {written!r}{nearest(str(written), known)}")
+        if name in values:
+            raise InvalidInput(f"{place}: {name} is given twice")
         try:
-            values[name] = TypeAdapter(hints[name]).validate_python(None if raw == "none" else raw)
+            values[name] = _value(hints[name], known[name], raw)
         except ValidationError as error:
             message = error.errors(include_url=False)[0]["msg"]
-            raise InvalidInput(f"{place}: {name}: {message}, found {raw!r}") from None
+            raise InvalidInput(f"{place}: {written}: {message}, found {raw!r}") from None
+        except ValueError as error:
+            raise InvalidInput(f"{place}: {written}: {error}") from None
     try:
         return options_class(**values)
     except InvalidInput as error:
         raise error.at(place) from None
+
+
+def _value(hint: Any, info: OptionInfo, raw: Any) -> Any:
+    if isinstance(raw, str) and raw.lower() == "none":
+        raw = None
+    elif isinstance(raw, str) and info.unit == "s" and not raw.replace(".", "", 1).isdigit():
+        raw = seconds(raw)
+    if isinstance(raw, bool) and bool not in (hint, *get_args(hint)):
+        raise ValueError(f"must not be true or false, found {raw!r}")
+    return TypeAdapter(hint).validate_python(raw)
 
 
 def check_bounds(options: Any) -> None:
@@ -75,5 +94,10 @@ def check_bounds(options: Any) -> None:
         if math.isnan(value):
             raise InvalidInput(f"{field.name} must be a number, found NaN")
         if (least is not None and value < least) or (most is not None and value > most):
-            bounds = f"at least {least:g}" if most is None else f"from {least or 0:g} to {most:g}"
-            raise InvalidInput(f"{field.name} must be {bounds}, found {value:g}")
+            raise InvalidInput(f"{field.name} must be {_bounds_text(least, most)}, found {value:g}")
+
+
+def _bounds_text(least: float | None, most: float | None) -> str:
+    if least is None:
+        return f"at most {most:g}"
+    return f"at least {least:g}" if most is None else f"from {least:g} to {most:g}"

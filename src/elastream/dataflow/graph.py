@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
+from elastream.dataflow.state_partitions import least_useful
 from elastream.errors import InvalidInput, nearest
+
+MOST_INSTANCES = 1_000_000_000
+"""More than any cluster has; beyond it a number is a mistake."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,24 +36,20 @@ class Operator:
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidInput("an operator has an empty name")
-        if self.min_parallelism < 1:
-            raise InvalidInput(
-                f"operator {self.name!r}: min_parallelism must be at least 1, found {self.min_parallelism}"
-            )
+        for field in ("min_parallelism", "max_parallelism", "state_partitions"):
+            if (count := getattr(self, field)) is not None:
+                check_count(self.name, field, count)
         if self.max_parallelism is not None and self.max_parallelism < self.min_parallelism:
             raise InvalidInput(
                 f"operator {self.name!r}: max_parallelism ({self.max_parallelism}) is below "
                 f"min_parallelism ({self.min_parallelism})"
             )
-        if self.state_partitions is not None and self.state_partitions < 1:
-            raise InvalidInput(
-                f"operator {self.name!r}: state_partitions must be at least 1, found {self.state_partitions}"
-            )
 
     @property
     def most(self) -> float:
         """The most instances that can share the work; infinite where nothing limits it."""
-        return min(self.max_parallelism or math.inf, self.state_partitions or math.inf)
+        limits = [limit for limit in (self.max_parallelism, self.state_partitions) if limit is not None]
+        return least_useful(min(limits), self.state_partitions) if limits else math.inf
 
     def clamp(self, parallelism: int) -> int:
         """The nearest parallelism within this operator's bounds."""
@@ -105,8 +105,7 @@ class Dataflow:
         try:
             return tuple(TopologicalSorter(self._upstream).static_order())
         except CycleError as error:
-            # graphlib lists a cycle against the direction of the stream
-            cycle = " → ".join(reversed(error.args[1]))
+            cycle = " → ".join(error.args[1])
             raise InvalidInput(f"the edges form a cycle: {cycle}; a dataflow must be acyclic") from None
 
     @cached_property
@@ -136,6 +135,14 @@ class Dataflow:
 
     def downstream(self, name: str) -> tuple[str, ...]:
         return self._downstream[name]
+
+
+def check_count(operator: str, field: str, count: int) -> None:
+    """Refuse a number of instances, or of what they share, that cannot be one."""
+    if count < 1:
+        raise InvalidInput(f"operator {operator!r}: {field} must be at least 1, found {count}")
+    if count > MOST_INSTANCES:
+        raise InvalidInput(f"operator {operator!r}: {field} must be at most {MOST_INSTANCES:,}")
 
 
 def _check_names(operators: tuple[Operator, ...]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from elastream.errors import InvalidInput
+from elastream.dataflow.graph import check_count
+from elastream.errors import InvalidInput, nearest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,8 +29,7 @@ class Plan(Mapping[str, int]):
 
     def __post_init__(self) -> None:
         for name, instances in self.parallelism.items():
-            if instances < 1:
-                raise InvalidInput(f"operator {name!r}: parallelism must be at least 1, found {instances}")
+            check_count(name, "parallelism", instances)
 
     def __getitem__(self, name: str) -> int:
         return self.parallelism[name]
@@ -54,7 +54,7 @@ class Plan(Mapping[str, int]):
         """This plan with some operators changed; an operator that it does not have is refused."""
         unknown = [name for name in wanted if name not in self.parallelism]
         if unknown:
-            raise InvalidInput(f"the plan has no operator {unknown[0]!r}")
+            raise InvalidInput(f"the plan has no operator {unknown[0]!r}{nearest(unknown[0], self.parallelism)}")
         return Plan({**self.parallelism, **wanted})
 
     def changes_to(self, other: Mapping[str, int]) -> tuple[Change, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from elastream.dataflow.graph import Dataflow, Operator
 
 _DEFAULTS = Operator(name="default")
+_MERMAID_ESCAPES = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"})
 _OPTIONAL = ("source", "min_parallelism", "max_parallelism", "fixed", "state_partitions")
 
 
@@ -38,7 +39,8 @@ def as_mermaid(dataflow: Dataflow, plan: Mapping[str, int] | None = None) -> str
     ids = {name: f"n{index}" for index, name in enumerate(dataflow.order)}
     lines = ["flowchart LR"]
     for name in dataflow.order:
-        label = f'"{name.replace(chr(34), "#quot;")}{_times(name, plan)}"'
+        one_line = " ".join(name.split())
+        label = f'"{one_line.translate(_MERMAID_ESCAPES)}{_times(name, plan)}"'
         operator = dataflow[name]
         shape = f"([{label}])" if operator.source else f"[[{label}]]" if operator.fixed else f"[{label}]"
         lines.append(f"    {ids[name]}{shape}")

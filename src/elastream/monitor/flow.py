@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import fsum
+from math import fsum, inf
 
 from elastream.monitor.snapshot import Snapshot
 
@@ -37,7 +37,8 @@ def required_flow(
     """What each operator must process.
 
     `extra_per_s` is asked of an operator on top of what reaches it (a backlog to be worked off);
-    `limit_per_s` is the most that an operator can pass on, so those behind it are asked no more than that.
+    `limit_per_s` is the most that an operator can process, so nothing beyond it is asked of it, nor reaches
+    those behind it.
     """
     at_sources = snapshot.source_rates if source_rates is None else source_rates
     extra, limit = extra_per_s or {}, limit_per_s or {}
@@ -48,14 +49,14 @@ def required_flow(
         if snapshot.dataflow[name].source:
             arriving.append(at_sources[name])
         for producer in snapshot.dataflow.upstream(name):
-            passed_on = _least(required.get(producer), limit.get(producer))
-            known = _on_channel(snapshot, producer, name, passed_on)
+            known = _on_channel(snapshot, producer, name, required.get(producer))
             if known is None:
-                known = _counted_on_channel(snapshot, producer, name, passed_on)
+                known = _counted_on_channel(snapshot, producer, name, required.get(producer))
                 inferred.add((producer, name))
             arriving.append(known)
         if None not in arriving:
-            required[name] = fsum(flow for flow in arriving if flow is not None)
+            total = fsum(flow for flow in arriving if flow is not None)
+            required[name] = min(total, limit.get(name, inf))
     return Flow(required_per_s=required, inferred=frozenset(inferred))
 
 
@@ -88,10 +89,6 @@ def achieved_share(snapshot: Snapshot, *, least_records: float = 30.0) -> float 
     return min(shares, default=None)
 
 
-def _least(required: float | None, limit: float | None) -> float | None:
-    return required if required is None or limit is None else min(required, limit)
-
-
 def _on_channel(snapshot: Snapshot, producer: str, consumer: str, processed: float | None) -> float | None:
     """What a producer that was measured puts on the channel when it processes so much."""
     if processed is None or processed == 0:
@@ -101,9 +98,12 @@ def _on_channel(snapshot: Snapshot, producer: str, consumer: str, processed: flo
 
 
 def _counted_on_channel(snapshot: Snapshot, producer: str, consumer: str, processed: float | None) -> float | None:
-    """What the consumer took in that its measured producers do not explain, grown as the producer's load is."""
+    """What the consumer took in that its measured producers do not explain, grown as the producer's load is.
+
+    Of a producer that was measured, but had nothing to do, nobody knows what it will put out.
+    """
     rates = snapshot.rates.get(consumer)
-    if rates is None:
+    if rates is None or producer in snapshot.rates:
         return None
     counts = [_observed_output(snapshot, other, consumer) for other in snapshot.dataflow.upstream(consumer)]
     unexplained = rates.observed_processing_per_s - fsum(count for count in counts if count is not None)

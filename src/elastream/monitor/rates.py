@@ -18,11 +18,11 @@ from elastream.monitor.reading import Reading
 
 
 def true_processing_rate(reading: Reading) -> float | None:
-    return reading.records_in / reading.useful_s if reading.useful_s > 0 else None
+    return reading.records_in / reading.useful_s if reading.has_useful_time else None
 
 
 def true_output_rate(reading: Reading, consumer: str) -> float | None:
-    return reading.records_out_to(consumer) / reading.useful_s if reading.useful_s > 0 else None
+    return reading.records_out_to(consumer) / reading.useful_s if reading.has_useful_time else None
 
 
 def observed_processing_rate(reading: Reading) -> float:
@@ -61,15 +61,20 @@ class OperatorRates:
         return self.true_processing_per_s / self.useful_instances
 
     def selectivity(self, consumer: str) -> float | None:
-        """Records out to one downstream operator for each record in (the ratio in equation 8)."""
-        if not self.true_processing_per_s:
-            return None
-        return self.true_output_per_s[consumer] / self.true_processing_per_s
+        """Records out to one downstream operator for each record in (the ratio in equation 8).
+
+        The counts tell it as well where the work was too quick to be timed; None where there was no work.
+        """
+        if self.true_processing_per_s:
+            return self.true_output_per_s[consumer] / self.true_processing_per_s
+        if self.observed_processing_per_s:
+            return self.observed_output_per_s[consumer] / self.observed_processing_per_s
+        return None
 
 
 def operator_rates(readings: Sequence[Reading], consumers: Sequence[str]) -> OperatorRates:
     """Combine the readings of one operator's instances; there must be at least one."""
-    useful = [reading for reading in readings if reading.useful_s > 0]
+    useful = [reading for reading in readings if reading.has_useful_time]
     return OperatorRates(
         instances=len(readings),
         useful_instances=len(useful),

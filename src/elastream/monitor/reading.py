@@ -6,13 +6,14 @@ for room in the output is not useful. What an engine cannot measure is `None`, n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastream.errors import InvalidInput
 
 _CLOCK_SLACK = 1e-6  # a share of the window: two clocks that measured the same span may differ by rounding
+_CLOCK_TICK_S = 1e-9  # less than that is the rounding of a clock, and no time at all
+_MOST = 1e18  # of anything that is counted in a window; beyond it a number is a mistake
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,9 +35,9 @@ class Reading:
     memory_utilization: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.window_s) and self.window_s > 0):
-            raise InvalidInput(f"{self._name}: window_s must be above 0, found {self.window_s}")
-        for field in ("useful_s", "records_in"):
+        if self.instance < 0:
+            raise InvalidInput(f"reading of {self.operator!r}: instance must be at least 0, found {self.instance}")
+        for field in ("window_s", "useful_s", "records_in"):
             self._check(field, getattr(self, field))
         for field in _MEASURED_BY_SOME:
             if getattr(self, field) is not None:
@@ -46,6 +47,8 @@ class Reading:
                 self._check(f"records_out to {consumer!r}", count)
         else:
             self._check("records_out", self.records_out)
+        if self.window_s < _CLOCK_TICK_S:
+            raise InvalidInput(f"{self._name}: window_s must be above 0, found {self.window_s}")
         if self.useful_s > self.window_s * (1 + _CLOCK_SLACK):
             raise InvalidInput(f"{self._name}: useful_s ({self.useful_s:g}) is above window_s ({self.window_s:g})")
 
@@ -54,13 +57,24 @@ class Reading:
         return f"reading of {self.operator!r} instance {self.instance}"
 
     def _check(self, field: str, value: float) -> None:
-        if not (math.isfinite(value) and value >= 0):
-            raise InvalidInput(f"{self._name}: {field} must be a number of at least 0, found {value}")
+        check_amount(f"{self._name}: {field}", value)
+
+    @property
+    def has_useful_time(self) -> bool:
+        return self.useful_s >= _CLOCK_TICK_S
 
     def records_out_to(self, consumer: str) -> float:
         if isinstance(self.records_out, Mapping):
             return self.records_out.get(consumer, 0.0)
         return self.records_out
+
+
+def check_amount(what: str, value: float) -> None:
+    """Refuse what cannot be a count, a duration or a rate."""
+    if not value >= 0:  # nor is NaN
+        raise InvalidInput(f"{what} must be a number of at least 0, found {value}")
+    if value > _MOST:
+        raise InvalidInput(f"{what} must be at most {_MOST:g}, found {value}")
 
 
 _MEASURED_BY_SOME = (

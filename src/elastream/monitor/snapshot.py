@@ -10,7 +10,7 @@ from functools import cached_property
 from elastream.dataflow import Dataflow, Plan
 from elastream.errors import InvalidInput, nearest
 from elastream.monitor.rates import OperatorRates, operator_rates
-from elastream.monitor.reading import Reading
+from elastream.monitor.reading import Reading, check_amount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,8 @@ class Snapshot:
     """What the engine knows that it failed to measure."""
 
     def __post_init__(self) -> None:
+        if not math.isfinite(self.at_s):
+            raise InvalidInput(f"at_s must be a number, found {self.at_s}")
         self._check_plan()
         self._check_source_rates()
         self._check_readings()
@@ -68,7 +70,9 @@ class Snapshot:
     def _check_plan(self) -> None:
         for name in self.plan:
             if name not in self.dataflow:
-                raise InvalidInput(f"the plan names an unknown operator {name!r}")
+                raise InvalidInput(
+                    f"the plan names an unknown operator {name!r}{nearest(name, self.dataflow.order)}"
+                )
         lacking = [name for name in self.dataflow.scalable if name not in self.plan]
         if lacking:
             raise InvalidInput(f"the plan has no parallelism for {lacking[0]!r}")
@@ -79,8 +83,7 @@ class Snapshot:
             if name not in sources:
                 what = "not a source" if name in self.dataflow else "an unknown operator"
                 raise InvalidInput(f"source_rates: {name!r} is {what}{nearest(name, sources)}")
-            if not (math.isfinite(rate) and rate >= 0):
-                raise InvalidInput(f"source_rates: {name!r} must be a number of at least 0, found {rate}")
+            check_amount(f"source_rates: {name!r}", rate)
         lacking = [name for name in sources if name not in self.source_rates]
         if lacking:
             raise InvalidInput(f"source_rates: no rate for the source {lacking[0]!r}")

@@ -65,10 +65,17 @@ class ScalabilityLaw:
     contention: float
     coherence: float
 
+    @property
+    def peak(self) -> float:
+        """The instances beyond which more of them do less."""
+        return math.sqrt(max(0.0, 1 - self.contention) / self.coherence) if self.coherence > 0 else math.inf
+
     def speedup(self, instances: float) -> float:
-        waiting = self.contention * (instances - 1)
-        agreeing = self.coherence * instances * (instances - 1)
-        return instances / (1 + waiting + agreeing)
+        """The most that so many can do: those beyond the peak are better left idle."""
+        n = max(1.0, min(instances, self.peak))
+        if math.isinf(n):
+            return 1 / self.contention if self.contention > 0 else math.inf
+        return n / (1 + self.contention * (n - 1) + self.coherence * n * (n - 1))
 
     def instances(self, speedup: float) -> float:
         """The smaller root of κ·S·n² − (1 − σ·S + κ·S)·n + (1 − σ)·S; infinite beyond the peak."""
@@ -109,7 +116,8 @@ class LearnedCurve:
         growth = records_per_s / at_highest
         # Extrapolate no further up than the points reach down, but never less than plain DS2 would.
         furthest = highest * max(highest / lowest, growth)
-        return min(furthest, self.law.instances(growth * self.law.speedup(highest)))
+        wanted = growth * self.law.speedup(highest)
+        return self.law.instances(wanted) if wanted < self.law.speedup(furthest) else furthest
 
 
 Curve = Linear | LearnedCurve

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from elastream.dataflow import Operator
+from elastream.dataflow.graph import MOST_INSTANCES
 from elastream.dataflow.state_partitions import effective_instances, enough_for
 from elastream.monitor import Snapshot
 from elastream.monitor.flow import Flow, channel_selectivity, gain_to, required_flow
@@ -78,8 +79,10 @@ class DS2:
             if curve is not None and not self.shared_workers
         }
         asked = self._asked(snapshot, knowledge)
-        capped, capping = _capped_sources(snapshot, asked, limits)
-        flow = required_flow(snapshot, source_rates=capped, extra_per_s=asked.extra_per_s, limit_per_s=limits)
+        caps, capping = _caps(snapshot, asked, limits)
+        flow = required_flow(
+            snapshot, source_rates=asked.source_rates, extra_per_s=asked.extra_per_s, limit_per_s=caps
+        )
         advice = {
             name: self._advice(snapshot, name, curve, flow, stuck.get(name), capping)
             for name, curve in curves.items()
@@ -132,10 +135,12 @@ class DS2:
         if name not in snapshot.rates:
             return advice
         if advice.target_per_s is None:
-            return no_data(advice, "what it must process is not known: an operator before it has no readings")
+            return no_data(advice, "what it must process is not known: an operator before it was not seen at work")
         if advice.target_per_s > 0 and curve is None:
             return no_data(advice, "it had no useful time, so what it can do is not known")
         need = 0.0 if curve is None else curve.needed(advice.target_per_s / self.target_utilization)
+        if not need <= MOST_INSTANCES:
+            return no_data(advice, "what it can do is next to nothing, so instances cannot be counted")
         advice = replace(advice, need=need)
         for reason in self._reasons(snapshot, advice, curve, flow, capping):
             advice = because(advice, reason.kind, reason.text)
@@ -240,28 +245,27 @@ def _not_parallel(snapshot: Snapshot, points: tuple[CapacityPoint, ...], name: s
     )
 
 
-def _capped_sources(
+def _caps(
     snapshot: Snapshot, asked: _Asked, limits: Mapping[str, float]
 ) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Source rates that no bottleneck cuts short, and the bottlenecks with the share that each can take.
+    """The most that each operator will ever process, and the bottlenecks with the share that each can take.
 
     Backpressure reaches the sources, so nothing before or after a bottleneck sees more than it passes. Each
-    source is capped at what would fill the bottleneck alone: how several share it is the engine's affair, and
-    so more load at one source never asks for less behind another.
+    operator before it is capped at what would fill the bottleneck alone: how several share it is the engine's
+    affair, and so more load at one source never asks for less behind another.
     """
     unlimited = required_flow(snapshot, source_rates=asked.source_rates, extra_per_s=asked.extra_per_s)
     too_slow = {
         name: limits[name] / required
         for name, required in unlimited.required_per_s.items()
-        if name in limits and limits[name] < required * (1 - _ROUNDING)
+        if name in limits and limits[name] < required
     }
-    rates = dict(asked.source_rates)
+    caps = dict(limits)
     for name in too_slow:
-        gain = gain_to(snapshot, name, lambda a, b: channel_selectivity(snapshot, a, b))
-        for source in rates:
-            if gain.get(source, 0.0) > 0:
-                rates[source] = min(rates[source], limits[name] / gain[source])
-    return rates, too_slow
+        for before, gain in gain_to(snapshot, name, lambda a, b: channel_selectivity(snapshot, a, b)).items():
+            if gain > 0:
+                caps[before] = min(caps.get(before, math.inf), limits[name] / gain)
+    return caps, {name: share for name, share in too_slow.items() if share < 1 - _ROUNDING}
 
 
 def _bottleneck_reasons(capping: Mapping[str, float]) -> tuple[Reason, ...]:

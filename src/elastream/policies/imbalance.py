@@ -28,6 +28,8 @@ def imbalance(readings: Sequence[Reading]) -> tuple[Reason, ...]:
 
 def _skew(readings: Sequence[Reading]) -> Reason | None:
     total = math.fsum(reading.records_in for reading in readings)
+    if total == 0:
+        return None
     even = total / len(readings)
     hottest = max(readings, key=lambda reading: (reading.records_in, -reading.instance))
     if hottest.records_in < _SKEWED * even or hottest.records_in < even + _BY_CHANCE * math.sqrt(even):

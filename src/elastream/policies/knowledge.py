@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from elastream.monitor import Snapshot
+from elastream.monitor import OperatorRates, Snapshot
 from elastream.monitor.flow import is_saturated
 
 _MOST_POINTS = 8  # of different parallelism, per operator
@@ -43,16 +43,21 @@ class Knowledge:
             rates = snapshot.rates.get(name)
             if rates is None or not rates.true_processing_per_s:
                 continue
-            saturated = is_saturated(snapshot, name)
-            point = CapacityPoint(
-                parallelism=snapshot.plan[name],
-                true_per_s=rates.observed_processing_per_s if saturated else rates.true_processing_per_s,
-            )
+            point = CapacityPoint(parallelism=snapshot.plan[name], true_per_s=_capacity(snapshot, name, rates))
             points[name] = _merged(self.of(name), point)
         return replace(self, points=points)
 
 
 NOTHING_KNOWN = Knowledge()
+
+
+def _capacity(snapshot: Snapshot, name: str, rates: OperatorRates) -> float:
+    """Of all instances of the plan: those that did not report, or were idle, are taken to be like the others."""
+    if is_saturated(snapshot, name):
+        each = rates.observed_processing_per_s / rates.instances
+    else:
+        each = rates.true_per_instance or 0.0
+    return each * snapshot.plan[name]
 
 
 def _merged(known: tuple[CapacityPoint, ...], new: CapacityPoint) -> tuple[CapacityPoint, ...]:

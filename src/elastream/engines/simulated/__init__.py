@@ -2,7 +2,7 @@
 
 from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
 from elastream.engines.simulated.engine import SimulatedEngine
-from elastream.engines.simulated.ideal import least_plan, sustains
+from elastream.engines.simulated.ideal import Ideal, least_plan, sustains
 from elastream.engines.simulated.model import DowntimeScope, EngineModel, OperatorModel, SourceModel
 from elastream.engines.simulated.scenario import Scenario, read_scenario
 
@@ -11,6 +11,7 @@ __all__ = [
     "Capacity",
     "DowntimeScope",
     "EngineModel",
+    "Ideal",
     "OperatorModel",
     "PowerLaw",
     "Scenario",

@@ -1,12 +1,18 @@
 """The right answer: the least parallelism that sustains given source rates by the model's true capacities.
 
-A policy only sees readings; this looks at the model itself. Experiments measure policies against it.
+A policy only sees readings; this looks at the model itself, and experiments measure policies against it.
+
+Capacity need not grow with the number of instances, but the highest capacity *up to* n instances does, and the
+first n at which it reaches a rate is the first whose own capacity reaches it. So a search is a bisection in that
+curve, which is computed as far as it was needed and kept for the next question.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Mapping
+from functools import cache
 
 from elastream.dataflow import Plan
 from elastream.engines.simulated.model import EngineModel
@@ -15,87 +21,107 @@ _ROUNDING = 1e-9  # by how much, relatively, a capacity may miss a rate and stil
 _MOST_SEARCHED = 10_000  # for operators without a bound, whose capacity may never reach what is asked of them
 
 
+class Ideal:
+    """Answers for one model. Asking for many rates is cheap: a capacity is computed only once."""
+
+    def __init__(self, model: EngineModel) -> None:
+        self._model = model
+        self._capacity = cache(lambda name, n: model.instances(name, n).sustained_per_s)
+        self._curves = {name: _Curve(model, name) for name in model.dataflow.scalable}
+
+    def required_per_s(self, source_rates: Mapping[str, float]) -> Mapping[str, float]:
+        """Records per second that reach each source and operator when everything before it keeps up."""
+        model = self._model
+        required: dict[str, float] = {}
+        for name in model.dataflow.order:
+            if model.dataflow[name].source:
+                required[name] = source_rates[name]
+            else:
+                producers = model.dataflow.upstream(name)
+                required[name] = math.fsum(required[p] * model.selectivity(p, name) for p in producers)
+        return required
+
+    def sustains(self, plan: Mapping[str, int], source_rates: Mapping[str, float]) -> bool:
+        """Whether a pipeline with this plan keeps up with the sources for ever."""
+        required = self.required_per_s(source_rates)
+        for name, source in self._model.sources.items():
+            if not _enough(source.max_rate_per_s, required[name]):
+                return False
+        if self._model.shared_workers:
+            return _enough(1.0, self._utilization(plan, required))
+        return all(_enough(self._capacity(name, n), required[name]) for name, n in plan.items())
+
+    def least_plan(self, source_rates: Mapping[str, float]) -> Plan:
+        """The least parallelism of every operator that sustains the rates.
+
+        An operator that cannot sustain them within its bounds gets the parallelism at which it can do most, and
+        one that is fixed keeps the parallelism that it has.
+        """
+        required = self.required_per_s(source_rates)
+        if self._model.shared_workers:
+            return self._least_workers(required)
+        return Plan({name: curve.least(required[name]) for name, curve in self._curves.items()})
+
+    def _least_workers(self, required: Mapping[str, float]) -> Plan:
+        """The first number of workers with time enough for all operators; else the one that lacks least."""
+        least = max(curve.least_n for curve in self._curves.values())
+        most = min(curve.most_n for curve in self._curves.values())
+        best, best_utilization = least, math.inf
+        for n in range(least, most + 1):
+            utilization = self._utilization(dict.fromkeys(self._curves, n), required)
+            if utilization < best_utilization * (1 - _ROUNDING):
+                best, best_utilization = n, utilization
+            if _enough(1.0, utilization):
+                break
+        return Plan(dict.fromkeys(self._curves, best))
+
+    def _utilization(self, plan: Mapping[str, int], required: Mapping[str, float]) -> float:
+        """The share of the workers' time that all operators together need."""
+        return math.fsum(_share(required[name], self._capacity(name, n)) for name, n in plan.items())
+
+
+class _Curve:
+    """The highest capacity of an operator with at most n instances, from its least parallelism upwards."""
+
+    def __init__(self, model: EngineModel, name: str) -> None:
+        operator = model.dataflow[name]
+        self._model = model
+        self._name = name
+        fixed = model.initial_plan[name] if operator.fixed else None
+        self.least_n = fixed or operator.min_parallelism
+        self.most_n = fixed or int(min(operator.most, max(operator.min_parallelism, _MOST_SEARCHED)))
+        self._highest_per_s: list[float] = []
+
+    def least(self, required_per_s: float) -> int:
+        """The first n whose capacity is enough; where none is, the first with the highest capacity."""
+        highest = self._highest_per_s
+        while not highest or not _enough(highest[-1], required_per_s):
+            n = self.least_n + len(highest)
+            if n > self.most_n:
+                break
+            capacity = self._model.instances(self._name, n).sustained_per_s
+            highest.append(max(capacity, highest[-1]) if highest else capacity)
+        reached = min(required_per_s, highest[-1]) / (1 + _ROUNDING)
+        return self.least_n + bisect_left(highest, reached)
+
+
 def required_per_s(model: EngineModel, source_rates: Mapping[str, float]) -> Mapping[str, float]:
-    """Records per second that reach each source and operator when everything before it keeps up."""
-    required: dict[str, float] = {}
-    for name in model.dataflow.order:
-        if model.dataflow[name].source:
-            required[name] = source_rates[name]
-        else:
-            producers = model.dataflow.upstream(name)
-            required[name] = math.fsum(required[p] * model.selectivity(p, name) for p in producers)
-    return required
+    return Ideal(model).required_per_s(source_rates)
 
 
 def sustains(model: EngineModel, plan: Mapping[str, int], source_rates: Mapping[str, float]) -> bool:
-    """Whether a pipeline with this plan keeps up with the sources for ever."""
-    required = required_per_s(model, source_rates)
-    for name, source in model.sources.items():
-        if not _enough(source.max_rate_per_s, required[name]):
-            return False
-    if model.shared_workers:
-        return _enough(1.0, math.fsum(_utilization(model, name, n, required[name]) for name, n in plan.items()))
-    return all(_enough(_capacity(model, name, n), required[name]) for name, n in plan.items())
+    return Ideal(model).sustains(plan, source_rates)
 
 
 def least_plan(model: EngineModel, source_rates: Mapping[str, float]) -> Plan:
-    """The least parallelism of every operator that sustains the rates.
-
-    An operator that cannot sustain them within its bounds gets the parallelism at which it can do most.
-    """
-    required = required_per_s(model, source_rates)
-    names = model.dataflow.scalable
-    if model.shared_workers:
-        workers = _least_workers(model, required)
-        return Plan(dict.fromkeys(names, workers))
-    return Plan({name: _least_instances(model, name, required[name]) for name in names})
-
-
-def _least_instances(model: EngineModel, name: str, required: float) -> int:
-    operator = model.dataflow[name]
-    most = int(min(operator.most, max(_MOST_SEARCHED, operator.min_parallelism)))
-    if operator.fixed:
-        return model.initial_plan[name]
-    return _least(operator.min_parallelism, most, required, lambda n: _capacity(model, name, n))
-
-
-def _least_workers(model: EngineModel, required: Mapping[str, float]) -> int:
-    """Workers have enough time when the shares of it that all operators need come to at most one."""
-    operators = [model.dataflow[name] for name in model.dataflow.scalable]
-    least = max(operator.min_parallelism for operator in operators)
-    most = int(min(_MOST_SEARCHED, *(operator.most for operator in operators)))
-
-    def sustained_share(n: int) -> float:
-        used = math.fsum(_utilization(model, operator.name, n, required[operator.name]) for operator in operators)
-        return 1 / used if used > 0 else math.inf
-
-    return _least(least, most, 1.0, sustained_share)
-
-
-def _least(least: int, most: int, required: float, capacity: Callable[[int], float]) -> int:
-    """The first n whose capacity is enough; where none is, the first with the highest capacity."""
-    best, best_capacity = least, -1.0
-    # one by one, as capacity need not grow with n: halving could miss the peak
-    for n in range(least, most + 1):
-        found = capacity(n)
-        if _enough(found, required):
-            return n
-        if found > best_capacity * (1 + _ROUNDING):
-            best, best_capacity = n, found
-    return best
+    return Ideal(model).least_plan(source_rates)
 
 
 def _enough(capacity: float, required: float) -> bool:
     return capacity * (1 + _ROUNDING) >= required
 
 
-def _capacity(model: EngineModel, name: str, n: int) -> float:
-    return model.instances(name, n).sustained_per_s
-
-
-def _utilization(model: EngineModel, name: str, n: int, required: float) -> float:
-    """The share of the workers' time that an operator needs."""
+def _share(required: float, capacity: float) -> float:
     if required == 0:
         return 0.0
-    capacity = _capacity(model, name, n)
     return required / capacity if capacity > 0 else math.inf

@@ -17,7 +17,6 @@ know the options check them.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,14 +26,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.durations import seconds
 from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
+from elastream.engines.simulated.checks import require_not_negative, require_positive
 from elastream.engines.simulated.model import DowntimeScope, EngineModel, OperatorModel, SourceModel
 from elastream.errors import InvalidInput
 from elastream.formats import Strict, parse, read_text, read_yaml
 from elastream.workloads.load import Brownian, Constant, Load, Sine, Steps, bundled_trace, read_trace
-
-_UNITS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS_S)})\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +45,6 @@ class Scenario:
     policies: Mapping[str, Mapping[str, Any]]
     """The options of each policy that the scenario has some for, as they were written."""
     cost_per_instance_hour: float
-
-
-def seconds(value: Any) -> float:
-    """A duration: a number of seconds, or text with a unit such as `90 s` or `30 min`."""
-    if _is_number(value):
-        found = float(value)
-    elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
-        found = float(match[1]) * _UNITS_S[match[2]]
-    else:
-        units = ", ".join(_UNITS_S)
-        raise ValueError(f'a duration is a number of seconds or text like "30 min" ({units}), found {value!r}')
-    if not (math.isfinite(found) and found >= 0):
-        raise ValueError(f"a duration is a finite number of at least 0, found {value!r}")
-    return found
 
 
 def _is_number(value: Any) -> bool:
@@ -263,8 +247,9 @@ def scenario_from(data: Any, *, place: str, folder: Path) -> Scenario:
     if not isinstance(data, dict):
         raise InvalidInput(f"{place}: a scenario is a mapping with a name, found {type(data).__name__}")
     entry = parse(ScenarioEntry, data, place)
-    if not (math.isfinite(entry.cost_per_instance_hour) and entry.cost_per_instance_hour >= 0):
-        raise InvalidInput(f"{place}: cost_per_instance_hour: must be at least 0")
+    with _errors_at(place):
+        require_positive("duration", entry.duration)
+        require_not_negative("cost_per_instance_hour", entry.cost_per_instance_hour)
     return Scenario(
         name=entry.name,
         duration_s=entry.duration,

@@ -13,6 +13,7 @@ they are slotted, why they refer to each other directly, and why the arithmetic 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -55,7 +56,7 @@ class Queue:
         self.taken = 0.0
 
 
-class Stage:
+class Stage(ABC):
     """What sources and operators have in common: queues to put records in, and the time they had to wait."""
 
     __slots__ = ("held_s", "name", "outputs", "processed")
@@ -66,11 +67,12 @@ class Stage:
         self.processed = 0.0  # records whose results have been put out
         self.held_s = 0.0
 
+    @abstractmethod
     def work(self, now_s: float, dt_s: float) -> None:
-        raise NotImplementedError
+        """Do what can be done in a step that begins now."""
 
-    def counters(self) -> Counters:
-        raise NotImplementedError
+    @abstractmethod
+    def counters(self) -> Counters: ...
 
     def emit(self, wanted: float, dt_s: float) -> float:
         """Put out the results of as many of the wanted records as the fullest queue has room for."""
