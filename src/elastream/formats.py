@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,16 @@ class Strict(BaseModel):
                 if key not in known:
                     raise ValueError(f"unknown key {key!r}{nearest(str(key), known)}")
         return data
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
+_SHORT.maxlevel = 2
+
+
+def shown(value: Any) -> str:
+    """What was found, for an error message; whatever its size and depth, it stays short."""
+    return _SHORT.repr(value)
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -98,6 +109,7 @@ def _what(error: Any) -> str:
             return "is missing"
         case "value_error":
             return str(error["ctx"]["error"])
+        case "model_type" | "dict_type":
+            return f"Input should be an object, found {shown(error['input'])}"
         case _:
-            found = repr(error["input"])
-            return f"{error['msg']}, found {found if len(found) <= 60 else found[:57] + '...'}"
+            return f"{error['msg']}, found {shown(error['input'])}"

@@ -7,6 +7,7 @@ Everything has a default but the names, the edges, `source_rates`, and of a read
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.dataflow.render import as_json as dataflow_as_json
 from elastream.errors import InvalidInput
-from elastream.formats import Strict, parse, read_json, read_text
+from elastream.formats import Strict, parse, read_json, read_text, shown
 from elastream.monitor.reading import Reading
 from elastream.monitor.snapshot import Snapshot
 
@@ -35,18 +36,24 @@ class OperatorEntry(Strict):
 
 def _edge(value: Any) -> Any:
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(name, str) for name in value)):
-        raise ValueError(f'an edge is ["from", "to"], found {value!r}')
+        raise ValueError(f'an edge is ["from", "to"], found {shown(value)}')
     return tuple(value)
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError("not a number")
+    return float(value)
 
 
 def _records_out(value: Any) -> Any:
-    if _number(value) or (isinstance(value, dict) and all(map(_number, value.values()))):
-        return value
-    raise ValueError(f"a number, or an object with a number for each downstream operator, found {value!r}")
+    try:
+        if isinstance(value, dict):
+            return {consumer: _number(count) for consumer, count in value.items()}
+        return _number(value)
+    except (TypeError, OverflowError):
+        expected = "a number, or an object with a number for each downstream operator"
+        raise ValueError(f"{expected}, found {shown(value)}") from None
 
 
 class ReadingEntry(Strict):
@@ -83,13 +90,11 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
         raise InvalidInput(f"{place}: a snapshot is a JSON object, found {type(data).__name__}")
     entry = parse(SnapshotEntry, data, place)
     try:
-        dataflow = Dataflow.of((operator.operator() for operator in entry.operators), entry.edges)
-        readings = _readings(entry.readings)
         return Snapshot(
-            dataflow=dataflow,
+            dataflow=Dataflow.of(_operators(entry.operators), entry.edges),
             plan=_plan(entry),
             source_rates=entry.source_rates,
-            readings=readings,
+            readings=_readings(entry.readings),
             at_s=entry.at_s,
             gaps=tuple(entry.gaps),
         )
@@ -106,6 +111,16 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
         "at_s": snapshot.at_s,
         **({"gaps": list(snapshot.gaps)} if snapshot.gaps else {}),
     }
+
+
+def _operators(entries: list[OperatorEntry]) -> list[Operator]:
+    operators = []
+    for index, entry in enumerate(entries):
+        try:
+            operators.append(entry.operator())
+        except InvalidInput as error:
+            raise error.at(f"operators[{index}]") from None
+    return operators
 
 
 def _plan(entry: SnapshotEntry) -> Plan:
@@ -143,7 +158,7 @@ def _readings(entries: list[ReadingEntry]) -> tuple[Reading, ...]:
 def _reading_json(reading: Reading) -> dict[str, Any]:
     fields = {name: getattr(reading, name) for name in ReadingEntry.model_fields}
     return {
-        name: dict(value) if isinstance(value, dict) else value
+        name: dict(value) if isinstance(value, Mapping) else value
         for name, value in fields.items()
         if value is not None
     }
