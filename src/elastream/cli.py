@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
+from typer.core import TyperGroup
 
 from elastream import __version__, console, plots
 from elastream.engines.simulated.scenario import Scenario, read_scenario
@@ -25,23 +27,44 @@ from elastream.manager.replay import replay
 from elastream.monitor.recording import RecordingWriter, read_recording, snapshot_line
 from elastream.monitor.snapshot_format import read_snapshot
 from elastream.options import build, describe
-from elastream.policies.catalog import Policy, catalog, create, info
+from elastream.policies.catalog import Policy, PolicyInfo, catalog, create, info
 from elastream.policies.proposal import Proposal
 from elastream.policies.starting_plan import starting_plan
 
+out = console.new_console()
+err = console.new_console(stderr=True)
+
+
+class Command(TyperGroup):
+    """Errors that a user can act on are one line on standard error and exit status 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ElastreamError as error:
+            err.print(Text.assemble(("error:", "bold red"), f" {error}"), soft_wrap=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            err.print("interrupted")
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="elastream",
+    cls=Command,
     help="Keeps a streaming pipeline at the smallest parallelism that keeps up with its input.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-experiments_app = typer.Typer(help="Repeat the experiments of the papers and compare.", no_args_is_help=False)
+experiments_app = typer.Typer(
+    help="List the experiments, which repeat those of the papers and compare; `run` runs them.",
+    no_args_is_help=False,
+    rich_markup_mode="markdown",
+)
 app.add_typer(experiments_app, name="experiments")
-
-out = Console()
-err = Console(stderr=True)
 
 PolicyOption = Annotated[
     str, typer.Option("--policy", "-p", help="Which policy; `elastream policies` lists them.")
@@ -64,7 +87,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     pass
 
@@ -89,9 +114,7 @@ def evaluate(
         missing = list(found.missing)
         _print_json({**_proposal_json(proposal), "complete": found.is_complete, "missing": missing})
         return
-    console.print_proposal(out, found, proposal)
-    if why:
-        console.print_reasons(out, proposal)
+    console.print_proposal(out, found, proposal, every_reason=why)
 
 
 @app.command(name="simulate")
@@ -107,17 +130,19 @@ def simulate_command(
 
     No Spark, no waiting: an hour of a pipeline takes well under a second. See examples/wordcount.yaml.
     """
-    found = read_scenario(scenario)
-    run = _run(found, policy, _settings(settings), quiet=as_json)
+    found = _scenario(scenario)
+    chosen, knobs = _policy_and_knobs(policy, _settings(settings), found)
     plot = folder / f"{scenario.stem}-{policy}.png"
-    plots.plot_simulations({policy: run}, plot, title=f"{found.name} with {policy} (simulated)")
+    with _writing_to(folder):
+        run = _run(found, policy, chosen, knobs, quiet=as_json)
+        plots.plot_simulations({policy: run}, plot, title=f"{found.name} with {policy} (simulated)")
     if record is not None:
         _record(run, record)
     if as_json:
         _print_json({"scenario": found.name, "policy": policy, **_run_json(run), "plot": str(plot)})
         return
     console.print_simulation(out, found.name, policy, run)
-    out.print(f"plot: {plot}" + (f", recording: {record}" if record else ""))
+    out.print(f"plot: {plot}" + (f", recording: {record}" if record else ""), soft_wrap=True)
 
 
 @app.command()
@@ -132,22 +157,23 @@ def compare(
 
     Each policy runs with the knobs of its authors unless the scenario or --set says otherwise.
     """
-    found = read_scenario(scenario)
+    found = _scenario(scenario)
     names = [name.strip() for name in policies.split(",") if name.strip()]
     if not names:
         raise InvalidInput("--policies: name at least one policy")
-    for name in names:
-        info(name)  # an unknown name is better found before the first run than after it
-    runs = {name: _run(found, name, _settings(settings), quiet=as_json, lenient=True) for name in names}
+    # all of them before the first run: a mistake in the last one is better found now
+    chosen = {name: _policy_and_knobs(name, _settings(settings), found, beside=names) for name in names}
     plot = folder / f"{scenario.stem}-compare.png"
-    plots.plot_simulations(runs, plot, title=f"{found.name} (simulated)")
+    with _writing_to(folder):
+        runs = {name: _run(found, name, *chosen[name], quiet=as_json) for name in chosen}
+        plots.plot_simulations(runs, plot, title=f"{found.name} (simulated)")
     if as_json:
         results = {name: _run_json(run) for name, run in runs.items()}
         _print_json({"scenario": found.name, "policies": results, "plot": str(plot)})
         return
     out.rule(f"{found.name} (simulated)")
     console.print_elasticity(out, {name: run.elasticity for name, run in runs.items()})
-    out.print(f"plot: {plot}")
+    out.print(f"plot: {plot}", soft_wrap=True)
 
 
 @app.command()
@@ -164,7 +190,11 @@ def plan(
     ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The parallelism to start with, from what earlier runs measured, for a given source rate."""
+    """The parallelism to start with, from what earlier runs measured, for a given source rate.
+
+    Every recorded window is asked what it would take at that rate. The answer is the median; the lowest and the
+    highest answer show how far it can be trusted.
+    """
     windows = read_recording(recording, ignore_cut_off=ignore_cut_off).snapshots
     found = starting_plan(windows, create(policy, _settings(settings)), _rates(rate))
     if not as_json:
@@ -188,14 +218,17 @@ def replay_command(
     ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What a policy and the manager would have decided in every window of a recording."""
+    """What a policy and the manager would have decided in every window of a recording.
+
+    Nothing is acted upon: each window is judged with the parallelism that it was recorded with.
+    """
     windows = read_recording(recording, ignore_cut_off=ignore_cut_off).snapshots
     chosen, knobs = _policy_and_knobs(policy, _settings(settings))
     events = replay(windows, chosen, knobs)
     if as_json:
         _print_json([event_to_json(event) for event in events])
     else:
-        console.print_decisions(out, events)
+        console.print_replay(out, policy, windows, events)
 
 
 @app.command()
@@ -243,12 +276,12 @@ def run_experiments(
         raise InvalidInput(f"name an experiment, or --all (known: {', '.join(frame.experiments())})")
     reports = {}
     for experiment in chosen:
-        with _progress(experiment.name, quiet=as_json) as tell:
+        with _writing_to(folder), _progress(experiment.name, quiet=as_json) as tell:
             reports[experiment.name] = experiment.run(tell)
-        written = frame.write(experiment.name, reports[experiment.name], folder)
+            written = frame.write(experiment.name, reports[experiment.name], folder)
         if not as_json:
             console.print_report(out, experiment, reports[experiment.name])
-            out.print(f"written: {', '.join(map(str, written))}")
+            out.print(f"written: {', '.join(map(str, written))}", soft_wrap=True)
     if as_json:
         _print_json([frame.report_as_json(name, report) for name, report in reports.items()])
     if not all(report.holds for report in reports.values()):
@@ -258,20 +291,23 @@ def run_experiments(
 # What the subcommands share
 
 
-def _run(
-    scenario: Scenario, policy: str, settings: Mapping[str, str], *, quiet: bool, lenient: bool = False
-) -> Simulation:
-    chosen, knobs = _policy_and_knobs(
-        policy,
-        settings,
-        from_scenario=scenario.manager,
-        policy_options=scenario.policies.get(policy, {}),
-        lenient=lenient,
-    )
-    with _progress(f"{scenario.name}, {policy}", quiet=quiet) as tell:
+def _scenario(path: Path) -> Scenario:
+    """Read a scenario; what it says of the manager and of policies is checked even where it is not used."""
+    found = read_scenario(path)
+    try:
+        build(Knobs, found.manager, place="manager")
+        for name, options in found.policies.items():
+            create(name, options)
+    except InvalidInput as error:
+        raise error.at(str(path)) from None
+    return found
+
+
+def _run(scenario: Scenario, name: str, policy: Policy, knobs: Knobs, *, quiet: bool) -> Simulation:
+    with _progress(f"{scenario.name}, {name}", quiet=quiet) as tell:
         return simulate(
             scenario.model,
-            chosen,
+            policy,
             knobs,
             duration_s=scenario.duration_s,
             on_progress=lambda at_s: tell("", at_s / scenario.duration_s),
@@ -279,38 +315,55 @@ def _run(
 
 
 def _policy_and_knobs(
-    policy: str,
-    settings: Mapping[str, str],
-    *,
-    from_scenario: Mapping[str, Any] | None = None,
-    policy_options: Mapping[str, Any] | None = None,
-    lenient: bool = False,
+    policy: str, settings: Mapping[str, str], scenario: Scenario | None = None, *, beside: Sequence[str] = ()
 ) -> tuple[Policy, Knobs]:
     """What --set names may be an option of the policy or a knob of the manager.
 
-    With several policies (`lenient`) an option that only some of them have is passed over by the others.
+    An option that only a policy `beside` this one has is passed over.
     """
     entry = info(policy)
-    of_policy = {option.name for option in describe(entry.options_class)}
-    of_manager = {option.name for option in describe(Knobs)}
-    of_any = {option.name for other in catalog().values() for option in describe(other.options_class)}
-    for_policy, for_manager = dict(policy_options or {}), {**entry.knobs, **(from_scenario or {})}
+    of_policy, of_manager = _names(entry.options_class), _names(Knobs)
+    of_others = {option for other in beside for option in _names(info(other).options_class)}
+    for_policy, for_manager = {}, {}
     for name, value in settings.items():
-        if {name, f"{name}_s"} & of_policy:
+        if _meant(name, of_policy) in of_policy:
             for_policy[name] = value
-        elif {name, f"{name}_s"} & of_manager:
+        elif _meant(name, of_manager) in of_manager:
             for_manager[name] = value
-        elif not (lenient and {name, f"{name}_s"} & of_any):
-            known = of_policy | of_manager
+        elif _meant(name, of_others) not in of_others:
+            known = {*of_policy, *of_manager}
             raise InvalidInput(f"--set {name}: no option of {policy} and no knob{nearest(name, known)}")
-    return create(policy, for_policy), build(Knobs, for_manager, place="manager")
+    policy_layers = [scenario.policies.get(policy, {})] if scenario else []
+    manager_layers = [scenario.manager] if scenario else []
+    return (
+        create(policy, _layered(of_policy, *policy_layers, for_policy)),
+        build(Knobs, _layered(of_manager, entry.knobs, *manager_layers, for_manager), place="manager"),
+    )
+
+
+def _names(options_class: type[Any]) -> tuple[str, ...]:
+    return tuple(option.name for option in describe(options_class))
+
+
+def _meant(name: str, known: Container[str]) -> str:
+    """An option in seconds may be written without its `_s`."""
+    return f"{name}_s" if f"{name}_s" in known else name
+
+
+def _layered(known: Container[str], *layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of all layers; of one that several give the last counts, however each of them spells it."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        given = {_meant(name, known) for name in layer}
+        merged = {name: value for name, value in merged.items() if _meant(name, known) not in given} | dict(layer)
+    return merged
 
 
 def _settings(pairs: Iterable[str] | None) -> dict[str, str]:
     found = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
-        if not equals or not name:
+        if not equals or not name.strip():
             raise InvalidInput(f"--set takes NAME=VALUE, found {pair!r}")
         found[name.strip().replace("-", "_")] = value.strip()
     return found
@@ -333,17 +386,26 @@ def _record(run: Simulation, path: Path) -> None:
     """Snapshots and events in the order in which they happened; an event follows the window it is about."""
     lines: list[tuple[float, Mapping[str, Any]]] = [(s.at_s, snapshot_line(s)) for s in run.snapshots]
     lines += [(event.at_s, event_to_json(event)) for event in run.events]
-    path.unlink(missing_ok=True)
-    with RecordingWriter(path) as recording:
+    with RecordingWriter(path, anew=True) as recording:
         for _, line in sorted(lines, key=lambda timed: timed[0]):
             recording.write(line)
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    """Made before the work begins; what the file system refuses then or later is for the user to mend."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ElastreamError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager
 def _progress(what: str, *, quiet: bool) -> Iterator[frame.Progress]:
     """A bar on standard error, where someone looks at it: tell it what is being done and the share behind it."""
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),
@@ -384,14 +446,14 @@ def _run_json(run: Simulation) -> dict[str, Any]:
     }
 
 
-def _policy_json(entry: Any) -> dict[str, Any]:
+def _policy_json(entry: PolicyInfo) -> dict[str, Any]:
     return {
         "name": entry.name,
         "summary": entry.summary,
         "needs": entry.needs,
         "good_for": entry.good_for,
         "knobs": dict(entry.knobs),
-        "options": [dataclasses.asdict(option) for option in describe(entry.options_class)],
+        "options": [dataclasses.asdict(option) for option in console.policy_options(entry)],
     }
 
 
@@ -404,12 +466,8 @@ def _plain(value: Any) -> Any:
 
 
 def main() -> None:
-    """Errors that a user can act on are one line on standard error and exit status 2."""
-    try:
-        app()
-    except ElastreamError as error:
-        err.print(f"[bold red]error:[/bold red] {error}", markup=True, highlight=False, soft_wrap=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        err.print("interrupted")
-        sys.exit(130)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            errors="replace"
+        )  # a terminal that lacks a letter shows a question mark in its place
+    app()

@@ -1,19 +1,22 @@
-"""What the command prints: tables and sentences, from the same values that `--json` writes."""
+"""What the command prints: tables and sentences, from the same values that `--json` writes.
+
+Names come from users' files, so nothing here is markup: what is to stand out is a `Text` with a style.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from elastream.durations import text as duration_text
 from elastream.engines.simulated.simulation import Simulation
-from elastream.experiments.frame import Experiment, Report
-from elastream.manager.events import Decided, Event, Judged
+from elastream.experiments.frame import Check, Experiment, Report
+from elastream.manager.events import Decided, Event, Ignored, Judged
 from elastream.monitor import Snapshot
 from elastream.monitor.elasticity import Elasticity
 from elastream.options import OptionInfo, describe
@@ -23,96 +26,125 @@ from elastream.policies.proposal import Advice, Proposal, ReasonKind
 from elastream.policies.starting_plan import StartingPlan
 
 _BARS = "▁▂▃▄▅▆▇█"
-_TELLING = frozenset(ReasonKind) - {ReasonKind.MEASURED, ReasonKind.FORMULA}
+_EXPLAINING = frozenset(ReasonKind) - {ReasonKind.MEASURED}
+_TELLING = _EXPLAINING - {ReasonKind.FORMULA}  # what the numbers in a row do not say
+_TIME_WIDTH = len("10 h 10 min")
+_SPARKLINE_WIDTH = 40
+_LEAST_ROOM = 20  # columns for a text, however narrow the terminal
 
 
-def print_proposal(console: Console, snapshot: Snapshot, proposal: Proposal) -> None:
-    table = _table(f"{proposal.policy}: how many instances each operator needs")
-    table.add_column("operator", no_wrap=True)
-    for column in ("now", "needs", "propose", "must process", "one can do", "busy"):
-        table.add_column(column, justify="right")
-    table.add_column("why")
+def new_console(*, stderr: bool = False) -> Console:
+    """Prints text as it is: `[bold]` or `:key:` in an operator's name stay what they are."""
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def print_proposal(
+    console: Console, snapshot: Snapshot, proposal: Proposal, *, every_reason: bool = False
+) -> None:
+    """How many of each operator; below it what the numbers do not say, or every reason."""
+    table = _table("operator", "now", "needs", "propose", "must\nprocess", "one\ncan do", "busy")
     for advice in proposal.advice.values():
         table.add_row(*_proposal_row(advice))
-    console.print(table)
+    _print_table(console, f"{proposal.policy}: how many instances each operator needs", table)
     for reason in proposal.reasons:
-        console.print(f"• {reason}")
+        _print_hanging(console, "• ", reason.text)
+    if every_reason:
+        _print_reasons(console, proposal)
+    else:
+        for advice in proposal.advice.values():
+            _print_advice(console, advice, _TELLING)
     if proposal.workers is not None:
-        console.print(f"workers: [bold]{proposal.workers}[/bold]")
+        console.print(Text.assemble("workers: ", (str(proposal.workers), "bold")))
     if not snapshot.is_complete:
-        console.print(f"[yellow]incomplete:[/yellow] {'; '.join(snapshot.missing)}")
+        _print_hanging(console, Text("incomplete: ", style="yellow"), "; ".join(snapshot.missing))
     if proposal.expected_share is not None:
         console.print(f"expected: {proposal.expected_share:.0%} of the source rate is sustained")
 
 
 def _proposal_row(advice: Advice) -> tuple[str | Text, ...]:
-    proposed = "—" if advice.parallelism is None else str(advice.parallelism)
+    proposed = "—" if advice.parallelism is None else f"{advice.parallelism:,}"
     changes = advice.parallelism not in (None, advice.current)
     return (
         advice.operator,
         str(advice.current),
-        "—" if advice.need is None else f"{advice.need:.2f}",
+        "—" if advice.need is None else f"{advice.need:,.2f}",
         Text(proposed, style="bold green" if changes else ""),
         _rate(advice.target_per_s),
         _rate(advice.true_per_instance_per_s),
         "—" if advice.utilization is None else f"{advice.utilization:.0%}",
-        _why(advice),
     )
 
 
-def _why(advice: Advice) -> str:
-    """What is worth saying beside the numbers of the row; all reasons are in --json and --why."""
-    return "; ".join(reason.text for reason in advice.reasons if reason.kind in _TELLING)
+def _print_advice(console: Console, advice: Advice, kinds: Container[ReasonKind]) -> None:
+    """The reasons of these kinds in one paragraph; nothing, where there are none."""
+    reasons = [reason.text for reason in advice.reasons if reason.kind in kinds]
+    if reasons:
+        _print_hanging(console, "• ", Text.assemble((advice.operator, "bold"), f": {'; '.join(reasons)}"))
 
 
-def print_reasons(console: Console, proposal: Proposal) -> None:
+def _print_reasons(console: Console, proposal: Proposal) -> None:
     for advice in proposal.advice.values():
-        console.print(f"[bold]{advice.operator}[/bold]")
+        console.print(Text(advice.operator, style="bold"))
         for reason in advice.reasons:
-            console.print(f"  {reason.kind:<18} {reason.text}", highlight=False)
+            _print_hanging(console, f"  {reason.kind:<18}", reason.text)
 
 
 def print_simulation(console: Console, name: str, policy: str, run: Simulation) -> None:
     console.rule(f"{name}: {duration_text(run.duration_s)} with {policy} (simulated)")
-    print_decisions(console, run.events)
-    console.print(_sparklines(run))
+    if not run.decisions:
+        console.print("No decision was made: the pipeline stayed as it was.")
+    _print_decisions(console, run.events)
+    console.print(_sparklines(run, console.width))
     print_elasticity(console, {policy: run.elasticity})
     console.print(_summary(run))
 
 
-def print_decisions(console: Console, events: Sequence[Event]) -> None:
+def print_replay(console: Console, policy: str, windows: Sequence[Snapshot], events: Sequence[Event]) -> None:
+    """What would have been decided, at times that count from the beginning of the recording."""
+    first, last = windows[0], windows[-1]
+    began_s = first.at_s - max((reading.window_s for reading in first.readings), default=0.0)
+    title = f"{counted(len(windows), 'window')}, {duration_text(last.at_s - began_s)}, replayed with {policy}"
+    console.rule(title)
+    decided = sum(isinstance(event, Decided) for event in events)
+    left_out = sum(isinstance(event, Ignored) for event in events)
+    console.print(
+        f"{counted(decided, 'decision')}; {counted(left_out, 'window')} left out (warm-up, gaps). "
+        "Nothing is acted upon: each window is judged with the parallelism that it was recorded with."
+    )
+    _print_decisions(console, events, since_s=began_s)
+
+
+def _print_decisions(console: Console, events: Sequence[Event], since_s: float = 0.0) -> None:
     """Each decision with its reasons below it, and what it achieved."""
-    decided = [event for event in events if isinstance(event, Decided)]
-    if not decided:
-        console.print("No decision was made: the pipeline stayed as it was.")
     verdicts = {event.number: event for event in events if isinstance(event, Judged)}
-    for event in decided:
+    for event in events:
+        if not isinstance(event, Decided):
+            continue
         decision, verdict = event.decision, verdicts.get(event.decision.number)
-        achieved = f"{_share(decision.share_before)} achieved before"
+        achieved = f"{_share(decision.share_before)} of the rate before"
         if verdict is not None:
             achieved += f", {_share(verdict.share_after)} after: {verdict.verdict}"
         would = "would " if event.dry_run else ""
-        console.print(
-            f"[bold]{duration_text(decision.at_s):>9}  {would}{decision.kind} {decision}[/bold]  ({achieved})",
-            highlight=False,
+        at = Text(f"{duration_text(decision.at_s - since_s):>{_TIME_WIDTH}}  ", style="bold")
+        _print_hanging(
+            console, at, Text.assemble((f"{would}{decision.kind} {decision}", "bold"), f"  ({achieved})")
         )
         for why in _decision_reasons(event):
-            console.print(Padding(f"• {why}", (0, 0, 0, 11)), highlight=False)
+            _print_hanging(console, f"{'•':>{_TIME_WIDTH + 3}} ", why)
 
 
 def _decision_reasons(event: Decided) -> list[str]:
     reasons = [reason.text for reason in event.decision.reasons]
     for advice in event.decision.advice:
-        told = [reason.text for reason in advice.reasons if reason.kind is not ReasonKind.MEASURED]
+        told = [reason.text for reason in advice.reasons if reason.kind in _EXPLAINING]
         reasons.append(f"{advice.operator} {'; '.join(told)}")
     return reasons
 
 
 def print_elasticity(console: Console, measures: Mapping[str, Elasticity]) -> None:
-    table = _table("elasticity: instances too many or too few on average; cost in instance minutes")
-    table.add_column("policy")
-    for column in ("too\nmany", "too\nfew", "time too\nmany", "time too\nfew", "excess\ntime", "actions", "cost"):
-        table.add_column(column, justify="right")
+    table = _table(
+        "policy", "too\nmany", "too\nfew", "time too\nmany", "time too\nfew", "excess\ntime", "actions", "cost"
+    )
     for policy, found in measures.items():
         table.add_row(
             policy,
@@ -120,41 +152,45 @@ def print_elasticity(console: Console, measures: Mapping[str, Elasticity]) -> No
             f"{found.accuracy_under:.2f}",
             f"{found.timeshare_over:.1%}",
             f"{found.timeshare_under:.1%}",
-            f"{found.excess_time:.3f}",
+            f"{found.excess_time:.1%}",
             str(found.reconfigurations),
             f"{found.cost:,.0f}",
         )
-    console.print(table)
+    _print_table(console, "elasticity: instances too many and too few on average, cost in instance minutes", table)
 
 
 def _summary(run: Simulation) -> str:
     peak = max(plan.total for _, plan in run.history.plans)
-    static = peak * run.duration_s / 60
-    saved = 1 - run.elasticity.cost / static
-    return (
-        f"{run.actions} actions; ends at {run.final_plan}. "
-        f"{run.elasticity.cost:,.0f} instance minutes, {saved:.0%} less than {peak} instances all the time."
-    )
+    saved = 1 - run.elasticity.cost / (peak * run.duration_s / 60)
+    beside = f", {saved:.0%} less than {peak} instances all the time" if saved >= 0.005 else ""
+    cost = f"{run.elasticity.cost:,.0f} instance minutes{beside}."
+    return f"{counted(run.actions, 'action')}; ends at {run.final_plan}. {cost}"
 
 
-def _sparklines(run: Simulation) -> Table:
+def _sparklines(run: Simulation, width: int) -> Table:
     """Each quantity over time in one line, scaled to its own highest value."""
-    within = sum(t <= run.duration_s for t in run.history.times_s)
-    table = Table.grid(padding=(0, 2))
-    arriving = [sum(values) for values in zip(*run.history.arriving_per_s.values(), strict=True)][:within]
-    emitted = [sum(values) for values in zip(*run.history.emitted_per_s.values(), strict=True)][:within]
-    waiting = [a + b for a, b in zip(run.history.source_backlog, run.history.queued, strict=True)][:within]
-    times = run.history.times_s[:within]
-    table.add_row("arriving", sparkline(arriving), f"up to {_rate(max(arriving))}")
-    table.add_row("processed", sparkline(emitted), f"up to {_rate(max(emitted))}")
+    history = run.history
+    within = max(1, sum(t <= run.duration_s for t in history.times_s))
+    arriving = [sum(values) for values in zip(*history.arriving_per_s.values(), strict=True)][:within]
+    emitted = [sum(values) for values in zip(*history.emitted_per_s.values(), strict=True)][:within]
+    waiting = [a + b for a, b in zip(history.source_backlog, history.queued, strict=True)][:within]
+    rows = [
+        ("arriving", arriving, f"up to {_rate(max(arriving))}"),
+        ("processed", emitted, f"up to {_rate(max(emitted))}"),
+    ]
+    times = history.times_s[:within][:: max(1, within // 200)]
     for name in run.model.dataflow.scalable:
-        instances = [float(run.plan_at(t)[name]) for t in times[:: max(1, within // 200)]]
-        table.add_row(name, sparkline(instances), f"{min(instances):.0f} to {max(instances):.0f} instances")
-    table.add_row("waiting", sparkline(waiting), f"up to {number_text(max(waiting))} records")
+        instances = [float(run.plan_at(t)[name]) for t in times]
+        rows.append((name, instances, f"{min(instances):.0f} to {max(instances):.0f} instances"))
+    rows.append(("waiting", waiting, f"up to {number_text(max(waiting))} records"))
+    room = width - max(len(name) for name, _, _ in rows) - max(len(text) for _, _, text in rows) - 4
+    table = Table.grid(padding=(0, 2))
+    for name, values, text in rows:
+        table.add_row(name, sparkline(values, max(10, min(_SPARKLINE_WIDTH, room))), text)
     return table
 
 
-def sparkline(values: Sequence[float], width: int = 40) -> str:
+def sparkline(values: Sequence[float], width: int = _SPARKLINE_WIDTH) -> str:
     """A line of bars, each the mean of its part of the values."""
     if not values:
         return ""
@@ -166,72 +202,103 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
 
 
 def print_policies(console: Console, policies: Sequence[PolicyInfo]) -> None:
-    table = _table("policies")
-    for column in ("name", "what it does", "needs", "good for"):
-        table.add_column(column)
+    table = _text_table("name", "what it does", "needs", "good for")
     for info in policies:
-        table.add_row(f"[bold]{info.name}[/bold]", info.summary, info.needs, info.good_for)
-    console.print(table)
+        table.add_row(Text(info.name, style="bold"), info.summary, info.needs, info.good_for)
+    _print_table(console, "policies", table)
 
 
 def print_options(console: Console, title: str, options: Sequence[OptionInfo]) -> None:
-    table = _table(title)
-    for column in ("option", "default", "unit", "meaning"):
-        table.add_column(column)
+    table = _text_table("option", "default", "unit", "meaning")
     for info in options:
         table.add_row(info.name, "none" if info.default is None else str(info.default), info.unit, info.meaning)
-    console.print(table)
+    _print_table(console, title, table)
 
 
 def print_policy(console: Console, info: PolicyInfo) -> None:
-    console.print(f"[bold]{info.name}[/bold]: {info.summary}")
+    console.print(Text.assemble((info.name, "bold"), f": {info.summary}"))
     console.print(f"needs: {info.needs}\ngood for: {info.good_for}")
     if info.knobs:
         console.print(f"run with: {', '.join(f'{name} = {value}' for name, value in info.knobs.items())}")
-    print_options(console, f"options of {info.name} (--set NAME=VALUE)", describe(info.options_class))
+    print_options(console, f"options of {info.name} (--set NAME=VALUE)", policy_options(info))
+
+
+def policy_options(info: PolicyInfo) -> tuple[OptionInfo, ...]:
+    """The options of a policy; what its name sets is the default under that name."""
+    options = describe(info.options_class)
+    return tuple(replace(option, default=info.preset.get(option.name, option.default)) for option in options)
 
 
 def print_experiments(console: Console, found: Sequence[Experiment]) -> None:
-    table = _table("experiments")
-    for column in ("name", "repeats", "question"):
-        table.add_column(column)
+    table = _text_table("name", "repeats", "question")
     for experiment in found:
-        table.add_row(f"[bold]{experiment.name}[/bold]", experiment.paper, experiment.question)
-    console.print(table)
+        table.add_row(Text(experiment.name, style="bold"), experiment.paper, experiment.question)
+    _print_table(console, "experiments", table)
 
 
 def print_report(console: Console, experiment: Experiment, report: Report) -> None:
     console.rule(f"{experiment.name} ({experiment.paper})")
     console.print(experiment.question)
-    table = _table("")
-    for column in ("what", "ours", "paper", "bound", ""):
-        table.add_column(column)
+    table = _text_table("what", "ours", "paper", "bound", "")
     for check in report.checks:
-        mark = "" if not check.bound else "[green]holds[/green]" if check.holds else "[bold red]FAILS[/bold red]"
-        table.add_row(check.what, check.ours, check.paper, check.bound, mark)
+        table.add_row(check.what, check.ours, check.paper, check.bound, _mark(check))
     console.print(table)
     for note in report.differs:
-        console.print(f"• {note}", highlight=False)
+        _print_hanging(console, "• ", note)
+
+
+def _mark(check: Check) -> Text:
+    if not check.holds:
+        return Text("FAILS", style="bold red")
+    return Text("holds" if check.bound else "", style="green")
 
 
 def print_starting_plan(console: Console, plan: StartingPlan) -> None:
-    wanted = ", ".join(f"{name} at {_rate(rate)}" for name, rate in plan.source_rates.items())
-    table = _table(f"to start with, for {wanted}")
-    table.add_column("operator")
-    for column in ("instances", "range", "windows"):
-        table.add_column(column, justify="right")
-    table.add_column("why")
+    table = _table("operator", "instances", "lowest", "highest", "windows")
     for name, point in plan.operators.items():
-        spread = str(point.lowest) if point.lowest == point.highest else f"{point.lowest} to {point.highest}"
-        why = "; ".join(r.text for r in point.latest.reasons if r.kind is not ReasonKind.MEASURED)
-        table.add_row(name, f"[bold]{point.parallelism}[/bold]", spread, str(point.windows), why)
-    console.print(table)
+        instances = Text(str(point.parallelism), style="bold")
+        table.add_row(name, instances, str(point.lowest), str(point.highest), str(point.windows))
+    wanted = ", ".join(f"{name} at {_rate(rate)}" for name, rate in plan.source_rates.items())
+    _print_table(console, f"to start with, for {wanted}: the median of what the windows say", table)
+    for point in plan.operators.values():
+        _print_advice(console, point.latest, _EXPLAINING)
     for name in plan.unknown:
-        console.print(f"[yellow]{name}[/yellow]: no recorded window says what it can do")
+        _print_hanging(console, "• ", Text.assemble((name, "yellow"), ": no recorded window says what it can do"))
 
 
-def _table(title: str) -> Table:
-    return Table(title=title or None, title_justify="left", header_style="bold", border_style="dim")
+# What all of these share
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _table(name: str, *numbers: str) -> Table:
+    """A column of names, which may be broken to fit, and columns of numbers, which may not."""
+    table = Table(header_style="bold", border_style="dim")
+    table.add_column(name, overflow="fold")
+    for number in numbers:
+        table.add_column(number, justify="right", no_wrap=True)
+    return table
+
+
+def _text_table(*columns: str) -> Table:
+    return Table(*columns, header_style="bold", border_style="dim")
+
+
+def _print_table(console: Console, title: str, table: Table) -> None:
+    console.print(Text(title, style="italic"))
+    console.print(table)
+
+
+def _print_hanging(console: Console, lead: str | Text, text: str | Text) -> None:
+    """A paragraph whose lines all begin where the first one does, after its lead."""
+    lead = Text(lead) if isinstance(lead, str) else lead
+    text = Text(text) if isinstance(text, str) else text
+    room = max(_LEAST_ROOM, console.width - lead.cell_len)
+    for number, line in enumerate(text.wrap(console, room)):
+        line.rstrip()
+        console.print(Text.assemble(lead if number == 0 else " " * lead.cell_len, line), soft_wrap=True)
 
 
 def _rate(records_per_s: float | None) -> str:

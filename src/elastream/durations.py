@@ -7,12 +7,15 @@ import re
 from typing import Any
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_FOREVER_S = (
+    1e15  # thirty million years; integers beyond what a float can hold are not worth an error of their own
+)
 _DURATION = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS_S)})\s*")
 
 
 def seconds(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        found = float(value)
+        found = float(value) if abs(value) < _FOREVER_S else math.inf
     elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
         found = float(match[1]) * _UNITS_S[match[2]]
     else:

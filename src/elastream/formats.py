@@ -78,13 +78,29 @@ def read_json(text: str, place: str) -> Any:
 
 def read_yaml(text: str, place: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=_UniqueKeys)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise InvalidInput(f"{place}: not valid YAML: {error.problem}{where}") from None
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
         raise InvalidInput(f"{place}: not valid YAML: {error}") from None
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML lets the last of two equal keys win; in a file that people edit that hides a mistake."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if isinstance(key, str) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is given twice", key_node.start_mark
+                )
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
 
 
 def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -98,7 +99,7 @@ def test_every_acyclic_graph_gets_a_topological_order(size: int, rng: random.Ran
 def test_a_very_long_chain_needs_no_recursion() -> None:
     names = ["source", *(f"o{index}" for index in range(20_000))]
 
-    graph = dataflow(*zip(names, names[1:], strict=False))
+    graph = dataflow(*pairwise(names))
 
     assert graph.order == tuple(names)
 
@@ -156,7 +157,7 @@ def test_a_graph_without_operators_is_refused() -> None:
 
 
 def test_a_graph_without_a_source_is_refused_and_says_how_to_mark_one() -> None:
-    with pytest.raises(InvalidInput, match='no operator is a source; .* "source": true'):
+    with pytest.raises(InvalidInput, match=r'no operator is a source; .* "source": true'):
         Dataflow((Operator(name="map"),))
 
 
@@ -205,9 +206,7 @@ def test_the_most_instances_that_can_share_the_work(operator: Operator, most: fl
     assert operator.most == most
 
 
-@given(
-    st.integers(min_value=1, max_value=50), st.integers(min_value=0, max_value=50), st.integers(-10, 10**6)
-)
+@given(st.integers(min_value=1, max_value=50), st.integers(min_value=0, max_value=50), st.integers(-10, 10**6))
 def test_clamping_gives_the_nearest_parallelism_within_the_bounds(least: int, room: int, wanted: int) -> None:
     operator = Operator(name="map", min_parallelism=least, max_parallelism=least + room)
 

@@ -32,7 +32,7 @@ def test_instances_do_the_work_that_their_fullest_one_allows(parallelism: int, p
 
 
 @given(PARALLELISMS, PARTITIONS)
-def test_the_least_useful_parallelism_is_the_first_with_the_same_fullest(parallelism: int, partitions: int) -> None:
+def test_the_least_useful_parallelism_is_the_first_that_does_as_much(parallelism: int, partitions: int) -> None:
     same = (p for p in range(1, parallelism + 1) if fullest(p, partitions) == fullest(parallelism, partitions))
 
     assert least_useful(parallelism, partitions) == next(same)

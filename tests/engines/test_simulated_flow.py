@@ -171,6 +171,17 @@ def test_a_window_is_cheap_until_it_fires() -> None:
     assert engine.measure().rates["window"].backlog == 0
 
 
+def test_windows_fire_one_after_the_other() -> None:
+    model = chain(steady(100), {"window": linear(1000, window_s=10)}, {"window": 1})
+    engine = SimulatedEngine(model, record_progress=True)
+    engine.wait(35)
+    progress = engine.history.progress["window"]
+    fired_at_s = [index for index in range(1, 35) if progress[index] > progress[index - 1]]
+    assert fired_at_s == [10, 20, 30]
+    assert progress[-1] == pytest.approx(3000)
+    assert engine.totals().operators["window"].in_windows == pytest.approx(500)
+
+
 def test_a_window_that_costs_too_much_falls_behind() -> None:
     windowed = linear(1000, window_s=10, fire_cost_s_per_record=0.02)
     snapshot = measured_after(chain(steady(100), {"window": windowed}, {"window": 1}), warm_up_s=400, window_s=400)

@@ -1,5 +1,6 @@
-"""What the tests of the manager share: windows of a small pipeline, a policy that is told what to want, and a
-story that feeds windows to the step and carries out what it decides. Time is in the windows; nobody sleeps.
+"""What the tests of the manager share: windows of a small pipeline, a policy that is told what to want, a story
+that feeds windows to the step and carries out what it decides, and a fake engine with a clock for the loop. Time
+passes only where a test says so; nobody sleeps.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from elastream.dataflow import Operator, Plan
+from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.manager.events import Event
@@ -74,6 +76,8 @@ class Scripted:
     expected_share: float | None = 1.0
     reasons: tuple[Reason, ...] = ()
     """Given for every operator that it speaks of."""
+    overall: tuple[Reason, ...] = ()
+    """Given for the pipeline as a whole."""
 
     def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
         advice = {
@@ -82,7 +86,9 @@ class Scripted:
             )
             for name, wanted in self.wants.items()
         }
-        return Proposal(policy="scripted", advice=advice, expected_share=self.expected_share)
+        return Proposal(
+            policy="scripted", advice=advice, reasons=self.overall, expected_share=self.expected_share
+        )
 
 
 def carried_out(decision: Decision) -> Plan:
@@ -155,3 +161,51 @@ class Story:
         if result.decision is not None:
             self.decisions.append(result.decision)
         return result
+
+
+class ManualClock:
+    """Time that passes only when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.waits: list[float] = []
+
+    def now(self) -> float:
+        return self.now_s
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now_s += seconds
+
+
+class FakeEngine:
+    """The pipeline of `window`, which always does what its instances can, and an action as `gets_to` says."""
+
+    def __init__(self, clock: ManualClock, plan: Plan) -> None:
+        self.clock = clock
+        self.in_force = plan
+        self.asked: list[Decision] = []
+        self.gets_to: Callable[[Decision], Plan] = carried_out
+        self.fails: dict[str, str] = {}
+        """The methods that raise, with what they say."""
+
+    def graph(self) -> Dataflow:
+        return window(self.in_force).dataflow
+
+    def plan(self) -> Plan:
+        self._may_fail("plan")
+        return self.in_force
+
+    def measure(self) -> Snapshot:
+        self._may_fail("measure")
+        return window(self.in_force, at_s=self.clock.now())
+
+    def rescale(self, decision: Decision) -> Outcome:
+        self.asked.append(decision)
+        self._may_fail("rescale")
+        self.in_force = self.gets_to(decision)
+        return Outcome(plan=self.in_force, succeeded=self.in_force == decision.after, took_s=0.0)
+
+    def _may_fail(self, method: str) -> None:
+        if method in self.fails:
+            raise ElastreamError(self.fails[method])

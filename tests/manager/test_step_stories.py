@@ -11,23 +11,24 @@ from manager_story import Story, carried_out, plan_of, refused
 
 from elastream.dataflow import Operator, Plan
 from elastream.manager.decision import Decision, DecisionKind
+from elastream.manager.engine import Outcome
 from elastream.manager.events import Acted, Decided, Held, Ignored, Judged, PhaseChanged, Proposed, Verdict
+from elastream.manager.knobs import Knobs
 from elastream.manager.phase import Phase
 from elastream.manager.state import ManagerState
+from elastream.manager.step import Rescaled, step
 from elastream.monitor import Reading
 from elastream.policies.ds2 import DS2
 from elastream.policies.proposal import Reason, ReasonKind
 from elastream.testing import alike
 
-SKEW = Reason(kind=ReasonKind.SKEW, text="skew: instance 0 takes 70% of the records")
-
-
-def skewed(instances: int, *, load: float = 1_000.0, share: float = 1.0, each: float = 100.0) -> list[Reading]:
-    """Readings of map in which the first instance gets half of the records, and so holds the others back."""
-    [hot] = alike("map", records_per_s=0.5 * share * load, useful_share=1.0)
-    rest = 0.5 * share * load / (instances - 1)
-    cold = alike("map", instances=instances, records_per_s=rest, useful_share=rest / each)
-    return [hot, *cold[1:]]
+def skewed(instances: int, *, each: float, hot_share: float) -> list[Reading]:
+    """Readings of map: its first instance gets this share of the records, is saturated, and holds all back."""
+    hot, cold = each, each * (1 / hot_share - 1) / (instances - 1)
+    return [
+        *alike("map", records_per_s=hot),
+        *alike("map", instances=instances, records_per_s=cold, useful_share=cold / each)[1:],
+    ]
 
 
 class TestWarmUp:
@@ -40,7 +41,7 @@ class TestWarmUp:
             assert story.phase is Phase.WARMING_UP
         assert len(story.told(Ignored)) == intervals
         assert story.told(Proposed) == []
-        assert story.sees() is not None
+        assert story.sees(wants={"map": 20}) is not None
 
     @pytest.mark.parametrize("intervals", [0, 1, 3])
     def test_windows_after_each_action_are_ignored(self, intervals: int) -> None:
@@ -192,7 +193,7 @@ class TestScaleDownDelay:
         story = Story(scale_down_delay_s=120)
         story.sees(wants={"map": 8})
         for _ in range(3):
-            story.sees(wants={"map": 4})
+            story.sees(wants={"map": 4}, share=1.0)
         assert story.plan == plan_of(4)
         assert [decision.after["map"] for decision in story.decisions] == [8, 4]
 
@@ -259,7 +260,7 @@ class TestTargetRateRatio:
         story = Story(DS2())
         story.sees(share=0.8)
         story.sees(share=0.8)
-        assert story.sees(share=0.9, each=100 * 0.9 * 10 / 13) is None
+        assert story.sees(share=0.9) is None
         assert story.state.knowledge.correction == pytest.approx(1.25)
 
     def test_a_correction_stays_while_the_load_does(self) -> None:
@@ -274,14 +275,14 @@ class TestTargetRateRatio:
         story = Story(DS2())
         story.sees(share=0.8)
         story.sees(share=0.8)
-        story.sees(share=1.0, load=1_500)
+        story.sees(load=1_500)
         assert story.plan == plan_of(15)
         assert story.state.knowledge.correction == 1.0
 
     def test_skew_explains_a_short_rate_and_more_instances_do_not_mend_it(self) -> None:
         story = Story(DS2(), plan=plan_of(8))
         for _ in range(4):
-            assert story.sees(share=0.8, map_readings=skewed(8, share=0.8, each=500 / 8)) is None
+            assert story.sees(share=0.5, map_readings=skewed(8, each=125, hot_share=0.25)) is None
         assert story.told(Proposed)[-1].proposal.names(ReasonKind.SKEW) == ("map",)
 
     def test_a_model_that_sees_the_shortage_itself_needs_no_correction(self) -> None:
@@ -339,6 +340,19 @@ class TestRollback:
         assert story.phase is Phase.ROLLED_BACK
         assert [judged.number for judged in story.told(Judged)] == [1]
         assert len(story.decisions) == 2
+
+    def test_a_rollback_that_the_engine_refuses_is_tried_again(self) -> None:
+        story = Story()
+        story.sees(wants={"map": 20}, share=0.8)
+        story.engine = refused
+        assert story.sees(share=0.6) is not None
+        assert story.sees(share=0.6) is None  # waiting after the failure
+        story.engine = carried_out
+        back = story.sees(share=0.6)
+        assert back is not None
+        assert (back.number, back.kind) == (3, DecisionKind.ROLLBACK)
+        assert story.plan == plan_of(10)
+        assert len(story.state.barred) == 1
 
     def test_nothing_is_concluded_when_the_load_changed_in_between(self) -> None:
         story = Story()
@@ -418,18 +432,15 @@ class TestGivingUp:
     def test_it_names_skew_that_shows_only_after_the_action(self) -> None:
         story = Story(DS2(), plan=plan_of(1), decision_limit=1)
         assert story.sees() is not None  # of a single instance nobody can tell
-        story.sees(share=0.1, map_readings=skewed(10, share=0.1))
-        why = story.told(PhaseChanged)[-1].why
-        assert why.startswith("1 actions in a row gained almost nothing; map: skew: instance 0 takes 50%")
+        story.sees(share=1 / 6, map_readings=skewed(10, each=100, hot_share=0.6))
+        assert "gained almost nothing; map: skew: instance 0 takes 60%" in story.told(PhaseChanged)[-1].why
 
     def test_it_names_a_bottleneck_that_is_not_part_of_the_action(self) -> None:
-        fixed = Operator(name="count", fixed=True)
-        story = Story(DS2(), plan=plan_of(1), operators=[fixed], decision_limit=1, rollback_drop=None)
-        story.policy = _slow_count_noticed(DS2())
-        story.sees(share=0.1)
-        story.sees(share=0.1)
-        assert story.phase is Phase.GIVEN_UP
-        assert "count is the bottleneck" in story.told(PhaseChanged)[-1].why
+        story = Story(decision_limit=1)
+        story.scripted.overall = (Reason(kind=ReasonKind.BOTTLENECK, text="count is the bottleneck"),)
+        story.sees(wants={"map": 20}, share=0.5)
+        story.sees(share=0.5)
+        assert "gained almost nothing; count is the bottleneck" in story.told(PhaseChanged)[-1].why
 
     def test_where_nothing_was_named_it_says_where_to_look(self) -> None:
         story = Story(decision_limit=1)
@@ -641,10 +652,11 @@ class TestEngineFailure:
         assert story.told(Judged) == []
 
     def test_an_action_that_was_done_counts_as_done_whatever_the_engine_calls_it(self) -> None:
-        story = Story()
-        story.sees(wants={"map": 20})
-        assert story.plan == plan_of(20)
-        assert story.state.failures == 0
+        late = Outcome(plan=plan_of(20), succeeded=False, took_s=300.0, detail="no answer within 300 s")
+        given = Rescaled(at_s=800.0, outcome=late)
+        result = step(interrupted(plan_of(10), plan_of(20)), given, policy=DS2(), knobs=Knobs())
+        assert result.state.to_judge is not None
+        assert result.state.failures == 0
 
 
 def half_done(decision: Decision) -> Plan:
@@ -691,9 +703,10 @@ class TestHalfDoneAction:
         story.sees(wants={"map": 20, "count": 2})
         assert len(story.decisions) == 2
         assert story.state.under_way is None
+        assert story.state.failures == 2
         story.engine = carried_out
-        story.sees()
-        story.sees()
+        for _ in range(3):
+            story.sees()
         assert story.plan == plan_of(20, 2)
 
 

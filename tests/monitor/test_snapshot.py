@@ -154,7 +154,7 @@ def test_a_plan_without_one_of_the_operators_is_refused() -> None:
     assert refused(plan=Plan({"map": 2})) == "the plan has no parallelism for 'sink'"
 
 
-# --- the builder that tests use -----------------------------------------------------------------------------------
+# --- the builder that tests use ---------------------------------------------------------------------------------
 
 
 def test_the_builder_takes_the_parallelism_from_the_readings() -> None:

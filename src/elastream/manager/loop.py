@@ -55,7 +55,7 @@ class Manager:
 
     def start(self) -> None:
         """Take up where an earlier run ended; an action that it left half done is finished or undone."""
-        self._apply(Started(at_s=self.clock.now(), plan=self.engine.plan()))
+        self._apply(self._found())
 
     def run(self, *, until_s: float, stopped: Callable[[], bool] = lambda: False) -> None:
         self.start()
@@ -70,11 +70,16 @@ class Manager:
         """One interval is over."""
         try:
             snapshot = self.engine.measure()
+            # an action whose end could not be learned or written down is taken up as after a restart
+            given = Measured(snapshot=snapshot) if self.state.under_way is None else self._found()
         except ElastreamError as error:
-            self.on_event(Trouble(at_s=self.clock.now(), what=f"cannot measure: {error}"))
+            self._trouble(f"cannot measure: {error}")
             return
         self.on_snapshot(snapshot)
-        self._apply(Measured(snapshot=snapshot))
+        self._apply(given)
+
+    def _found(self) -> Started:
+        return Started(at_s=self.clock.now(), plan=self.engine.plan())
 
     def _apply(self, given: Input | None) -> None:
         while given is not None:
@@ -96,11 +101,24 @@ class Manager:
             return False
         return True
 
-    def _act(self, decision: Decision) -> Rescaled:
+    def _act(self, decision: Decision) -> Rescaled | None:
         began = self.clock.now()
         try:
             outcome = self.engine.rescale(decision)
         except ElastreamError as error:
-            took_s = self.clock.now() - began
-            outcome = Outcome(plan=self.engine.plan(), succeeded=False, took_s=took_s, detail=str(error))
+            return self._failed(decision, str(error), took_s=self.clock.now() - began)
         return Rescaled(at_s=self.clock.now(), outcome=outcome)
+
+    def _failed(self, decision: Decision, detail: str, *, took_s: float) -> Rescaled | None:
+        """What became of an action that the engine broke off; None where the engine does not even say that."""
+        try:
+            outcome = Outcome(plan=self.engine.plan(), succeeded=False, took_s=took_s, detail=detail)
+        except ElastreamError as error:
+            self._trouble(f"action {decision.number} failed ({detail}), and what runs now is not known: {error}")
+            return None
+        return Rescaled(at_s=self.clock.now(), outcome=outcome)
+
+    def _trouble(self, what: str) -> None:
+        trouble = Trouble(at_s=self.clock.now(), what=what)
+        self._saved(self.state, (trouble,))
+        self.on_event(trouble)

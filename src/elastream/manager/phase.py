@@ -34,6 +34,7 @@ class Trigger(StrEnum):
     NOTHING_WANTED = "no change is wanted"
     DECIDED = "decided"
     ACTION_ENDED = "the action ended"
+    HALF_DONE = "the action was only half done"
     JUDGED = "judged"
     LIMIT_REACHED = "the limit of useless actions is reached"
     LOAD_CHANGED = "the load changed"
@@ -57,7 +58,7 @@ TRANSITIONS: Mapping[tuple[Phase, Trigger], Phase] = {
     (_P.ACTIVATING, _T.CHANGE_WANTED): _P.ACTIVATING,
     (_P.ACTIVATING, _T.DECIDED): _P.RESCALING,
     (_P.RESCALING, _T.ACTION_ENDED): _P.WARMING_UP,
-    (_P.RESCALING, _T.DECIDED): _P.RESCALING,  # a half-done action is undone
+    (_P.RESCALING, _T.HALF_DONE): _P.RESCALING,  # it is undone
     (_P.VERIFYING, _T.JUDGED): _P.OBSERVING,
     (_P.VERIFYING, _T.DECIDED): _P.RESCALING,  # a harmful action is taken back
     (_P.VERIFYING, _T.LIMIT_REACHED): _P.GIVEN_UP,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from elastream.manager.events import Event
+from elastream.dataflow import Change
+from elastream.manager.events import Decided, Event
 from elastream.manager.knobs import Knobs
 from elastream.manager.state import initial_state
 from elastream.manager.step import Measured, step
@@ -17,11 +18,18 @@ from elastream.policies.catalog import Policy
 
 
 def replay(snapshots: Iterable[Snapshot], policy: Policy, knobs: Knobs) -> tuple[Event, ...]:
+    """The events of every window; a decision that is the same as in the window before is told only once."""
     rehearsal = replace(knobs, dry_run=True)
     state = initial_state(rehearsal)
     events: list[Event] = []
+    last: tuple[Change, ...] | None = None
     for snapshot in snapshots:
-        result = step(state, Measured(snapshot=snapshot), policy=policy, knobs=rehearsal)
+        # whether a decision was told before is judged here: the parallelism in force changes between windows
+        result = step(
+            replace(state, last_dry_run=None), Measured(snapshot=snapshot), policy=policy, knobs=rehearsal
+        )
         state = result.state
-        events.extend(result.events)
+        changes = next((event.decision.changes for event in result.events if isinstance(event, Decided)), None)
+        events.extend(event for event in result.events if not isinstance(event, Decided) or changes != last)
+        last = changes
     return tuple(events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -65,7 +66,8 @@ _STATE: TypeAdapter[ManagerState] = TypeAdapter(ManagerState)
 
 
 def state_to_json(state: ManagerState) -> str:
-    return _STATE.dump_json(state).decode()
+    # not dump_json, which writes an infinite rate as null, and null is no rate when it is read again
+    return json.dumps(_STATE.dump_python(state, mode="json"))
 
 
 def state_from_json(text: str, *, place: str) -> ManagerState:

@@ -16,11 +16,12 @@ from elastream.manager.decision import Decision, DecisionKind
 from elastream.manager.engine import Outcome
 from elastream.manager.events import Acted, Decided, Event, Held, Ignored, Judged, PhaseChanged, Proposed, Verdict
 from elastream.manager.knobs import Knobs
-from elastream.manager.phase import Phase, Trigger, following
+from elastream.manager.phase import IllegalTransition, Phase, Trigger, following
 from elastream.manager.state import Barred, ManagerState, Wanted
 from elastream.monitor import Snapshot
 from elastream.monitor.flow import achieved_share
 from elastream.policies.catalog import Policy
+from elastream.policies.imbalance import imbalance
 from elastream.policies.proposal import Proposal, Reason, ReasonKind
 
 _KEEPS_UP = 0.999  # a smaller achieved share means that the pipeline falls behind
@@ -125,7 +126,7 @@ def _judge(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
     assert decision is not None, "the phase 'verifying' always has a decision to judge"
     at_s, share = snapshot.at_s, achieved_share(snapshot)
     verdict = _verdict(decision, share, snapshot, knobs)
-    now = now.update(to_judge=None).tell(
+    now = now.tell(
         Judged(
             at_s=at_s,
             number=decision.number,
@@ -139,8 +140,10 @@ def _judge(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
         case Verdict.HARMFUL:
             return _take_back(now, snapshot, decision, share)
         case Verdict.USELESS if now.state.useless + 1 >= knobs.decision_limit:
-            why = f"{now.state.useless + 1} actions in a row gained almost nothing; {_suspects(decision)}"
-            now = now.update(useless=now.state.useless + 1, settled_load=snapshot.source_rates)
+            why = (
+                f"{now.state.useless + 1} actions in a row gained almost nothing; {_suspects(decision, snapshot)}"
+            )
+            now = now.update(to_judge=None, useless=now.state.useless + 1, settled_load=snapshot.source_rates)
             return now.go(Trigger.LIMIT_REACHED, at_s, why)
         case Verdict.USELESS:
             now = now.update(useless=now.state.useless + 1)
@@ -148,12 +151,12 @@ def _judge(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
             now = now.update(useless=0)
         case Verdict.UNCLEAR:
             pass
-    return now.go(Trigger.JUDGED, at_s)
+    return now.update(to_judge=None).go(Trigger.JUDGED, at_s)
 
 
 def _verdict(decision: Decision, share: float | None, snapshot: Snapshot, knobs: Knobs) -> Verdict:
     before, expected = decision.share_before, decision.expected_share
-    if share is None or before is None:
+    if share is None or before is None or snapshot.plan != decision.after:
         return Verdict.UNCLEAR
     if _load_changed(decision.source_rates, snapshot.source_rates, knobs.load_change):
         return Verdict.UNCLEAR
@@ -165,24 +168,27 @@ def _verdict(decision: Decision, share: float | None, snapshot: Snapshot, knobs:
     return Verdict.USELESS if gained < knobs.least_gain else Verdict.EFFECTIVE
 
 
-def _suspects(decision: Decision) -> str:
-    """Why more instances may not help, from the reasons that the policy gave."""
+def _suspects(decision: Decision, snapshot: Snapshot) -> str:
+    """Why more instances may not help: what the policy said when it asked for them, and imbalance that shows now."""
     telling = (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL, ReasonKind.BOTTLENECK)
-    named = [
-        f"{advice.operator}: {reason}"
-        for advice in decision.advice
-        for reason in advice.reasons
-        if reason.kind in telling
-    ]
-    return "; ".join(named) or "look for skew, stragglers, or cores that are all in use"
+    said = [(advice.operator, reason) for advice in decision.advice for reason in advice.reasons]
+    seen = [(name, reason) for name, readings in snapshot.by_operator.items() for reason in imbalance(readings)]
+    named = {(name, r.kind): f"{name}: {r}" for name, r in (*said, *seen) if r.kind in telling}
+    overall = [str(reason) for reason in decision.reasons if reason.kind in telling]
+    return "; ".join([*named.values(), *overall]) or "look for skew, stragglers, or cores that are all in use"
 
 
 def _take_back(now: Step, snapshot: Snapshot, decision: Decision, share: float | None) -> Step:
+    """Go back as far as the bounds allow. The action stays to be judged: if going back fails, it is tried again."""
+    back_to = {c.operator: _allowed(snapshot, c.operator, c.before) for c in decision.changes}
+    if snapshot.plan.with_changes(back_to) == snapshot.plan:
+        return now.update(to_judge=None).go(Trigger.JUDGED, snapshot.at_s)
     text = (
         f"the achieved share fell from {decision.share_before:.0%} to {share:.0%} after action {decision.number}"
     )
+    others = (barred for barred in now.state.barred if barred.plan != decision.after)
     now = now.update(
-        barred=(*now.state.barred, Barred(plan=decision.after, source_rates=snapshot.source_rates)),
+        barred=(*others, Barred(plan=decision.after, source_rates=snapshot.source_rates)),
         settled_load=snapshot.source_rates,
     )
     back = Decision(
@@ -190,7 +196,7 @@ def _take_back(now: Step, snapshot: Snapshot, decision: Decision, share: float |
         at_s=snapshot.at_s,
         kind=DecisionKind.ROLLBACK,
         before=snapshot.plan,
-        after=snapshot.plan.with_changes({c.operator: c.before for c in decision.changes}),
+        after=snapshot.plan.with_changes(back_to),
         source_rates=snapshot.source_rates,
         reasons=(Reason(kind=ReasonKind.MEASURED, text=text),),
         share_before=share,
@@ -225,7 +231,8 @@ def _ask(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> Step:
     if held:
         now = now.tell(Held(at_s=snapshot.at_s, why="; ".join(held)))
     if wanted == snapshot.plan:
-        return now.go(Trigger.NOTHING_WANTED, snapshot.at_s)
+        # the proposals in a row begin with the first that wants a change, not with what was wanted before it
+        return now.go(Trigger.NOTHING_WANTED, snapshot.at_s).update(recent=())
     return _let_through(now, snapshot, proposal, wanted, knobs)
 
 
@@ -243,11 +250,13 @@ def _corrected(
 ) -> tuple[Step, Proposal]:
     """The target-rate ratio: ask for as much more as is missing where the model sees nothing missing."""
     share = achieved_share(snapshot)
-    content = proposal.applied_to(snapshot.plan) == snapshot.plan and (proposal.expected_share or 1.0) >= _KEEPS_UP
+    unchanged = all(snapshot.plan.get(name, wanted) == wanted for name, wanted in proposal.parallelism.items())
+    content = unchanged and (proposal.expected_share is None or proposal.expected_share >= _KEEPS_UP)
     explained = any(
         proposal.names(kind) for kind in (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL)
     )
-    if share is None or share >= knobs.target_rate_ratio or not content or explained:
+    asked = min(knobs.target_rate_ratio, _KEEPS_UP)  # a ratio of 1 is not missed by a rounding error
+    if share is None or share >= asked or not content or explained:
         return now.update(short=0), proposal
     now = now.update(short=now.state.short + 1)
     if now.state.short < _SHORT_WINDOWS:
@@ -255,7 +264,7 @@ def _corrected(
     knowledge = now.state.knowledge
     correction = min(_MOST_CORRECTION, knowledge.correction / max(share, 1 / _MOST_CORRECTION))
     knowledge = replace(knowledge, correction=correction)
-    now = now.update(knowledge=knowledge, settled_load=snapshot.source_rates)
+    now = now.update(knowledge=knowledge, settled_load=snapshot.source_rates, short=0)
     return now, policy(snapshot, knowledge)
 
 
@@ -271,15 +280,16 @@ def _remember(now: Step, at_s: float, proposal: Proposal, knobs: Knobs) -> Step:
 
 def _wanted(state: ManagerState, snapshot: Snapshot, knobs: Knobs) -> tuple[Plan, list[str]]:
     """The recent proposals combined, less what the knobs hold back, and the reasons for holding it back."""
-    falls_behind = (achieved_share(snapshot) or 1.0) < _KEEPS_UP
+    share = achieved_share(snapshot)
+    falls_behind = share is not None and share < _KEEPS_UP
     combine = max if knobs.activation_by == "max" else median_high
     wanted, held = {}, []
     for name in snapshot.dataflow.scalable:
         votes = [vote.parallelism[name] for vote in state.recent if name in vote.parallelism]
         if not votes:
             continue
-        current, operator = snapshot.plan[name], snapshot.dataflow[name]
-        target = current if operator.fixed else operator.clamp(combine(votes))
+        current = snapshot.plan[name]
+        target = _allowed(snapshot, name, combine(votes))
         if target < current:
             target, why = _delayed(state, name, current, target, snapshot.at_s, knobs)
             held.extend(why)
@@ -291,6 +301,12 @@ def _wanted(state: ManagerState, snapshot: Snapshot, knobs: Knobs) -> tuple[Plan
     return snapshot.plan.with_changes(wanted), held
 
 
+def _allowed(snapshot: Snapshot, name: str, wanted: int) -> int:
+    """As near to what is wanted as the operator's bounds are; a policy need not know them."""
+    operator = snapshot.dataflow[name]
+    return snapshot.plan[name] if operator.fixed else operator.clamp(wanted)
+
+
 def _delayed(
     state: ManagerState, name: str, current: int, target: int, at_s: float, knobs: Knobs
 ) -> tuple[int, list[str]]:
@@ -299,7 +315,7 @@ def _delayed(
         return target, []
     if state.seen[0].at_s > at_s - knobs.scale_down_delay_s:
         return current, [f"{name}: {current} → {target} waits for {knobs.scale_down_delay_s:g} s of lower need"]
-    highest = max(vote.parallelism.get(name, 1) for vote in state.seen)
+    highest = max(vote.parallelism.get(name, current) for vote in state.seen)  # no data is no low need
     if highest <= target:
         return target, []
     held_at = min(current, highest)
@@ -341,10 +357,8 @@ def _decision(state: ManagerState, snapshot: Snapshot, proposal: Proposal, wante
     )
 
 
-def _decide(now: Step, decision: Decision) -> Step:
-    now = now.go(Trigger.DECIDED, decision.at_s, str(decision)).tell(
-        Decided(at_s=decision.at_s, decision=decision)
-    )
+def _decide(now: Step, decision: Decision, trigger: Trigger = Trigger.DECIDED) -> Step:
+    now = now.go(trigger, decision.at_s, str(decision)).tell(Decided(at_s=decision.at_s, decision=decision))
     now = now.update(under_way=decision, decisions=decision.number, recent=())
     return replace(now, decision=decision)
 
@@ -362,17 +376,24 @@ def _rehearse(now: Step, decision: Decision) -> Step:
 def _rescaled(now: Step, at_s: float, outcome: Outcome, knobs: Knobs) -> Step:
     decision = now.state.under_way
     if decision is None:
-        raise ValueError("an outcome without a decision that is under way")
+        raise IllegalTransition(now.state.phase, Trigger.ACTION_ENDED)
     now = now.tell(Acted(at_s=at_s, number=decision.number, outcome=outcome))
     if outcome.plan == decision.after:
-        now = now.update(under_way=None, to_judge=decision, failures=0, warm_up_left=knobs.warm_up_intervals)
-        return now.go(Trigger.ACTION_ENDED, at_s)
+        # that an action could be undone does not make the next try more promising
+        failures = now.state.failures if decision.kind is DecisionKind.ROLLBACK else 0
+        return _ended(now.update(to_judge=decision, failures=failures), at_s, knobs)
+    now = now.update(failures=now.state.failures + 1)
     if outcome.plan != decision.before and decision.kind is not DecisionKind.ROLLBACK:
         return _undo(now, at_s, decision, outcome)
-    failures = now.state.failures + 1
-    wait = min(_LONGEST_BACKOFF, max(1, knobs.warm_up_intervals) * 2 ** (failures - 1))
-    now = now.update(under_way=None, to_judge=None, failures=failures, warm_up_left=wait)
-    return now.go(Trigger.ACTION_ENDED, at_s, f"the action failed: {outcome.detail or 'no reason given'}")
+    return _ended(now, at_s, knobs, f"the action failed: {outcome.detail or 'no reason given'}")
+
+
+def _ended(now: Step, at_s: float, knobs: Knobs, why: str = "") -> Step:
+    """Wait for the warm-up, and after failures for longer: twice as long each time."""
+    wait = knobs.warm_up_intervals
+    if now.state.failures > 0:
+        wait = max(wait, min(_LONGEST_BACKOFF, max(1, wait) * 2 ** (now.state.failures - 1)))
+    return now.update(under_way=None, warm_up_left=wait).go(Trigger.ACTION_ENDED, at_s, why)
 
 
 def _undo(now: Step, at_s: float, decision: Decision, outcome: Outcome) -> Step:
@@ -387,7 +408,7 @@ def _undo(now: Step, at_s: float, decision: Decision, outcome: Outcome) -> Step:
         source_rates=decision.source_rates,
         reasons=(Reason(kind=ReasonKind.MEASURED, text=text),),
     )
-    return _decide(now, back)
+    return _decide(now.update(settled_load=decision.source_rates), back, Trigger.HALF_DONE)
 
 
 def _started(now: Step, at_s: float, plan: Plan, knobs: Knobs) -> Step:
@@ -396,13 +417,20 @@ def _started(now: Step, at_s: float, plan: Plan, knobs: Knobs) -> Step:
     decision = now.state.under_way
     if decision is None:
         return now.update(to_judge=None)
+    if set(plan) != set(decision.after):
+        return _dropped(now, at_s, decision, plan, knobs, "the pipeline has other operators now")
+    if knobs.dry_run:
+        return _dropped(now, at_s, decision, plan, knobs, "left as it was found: this is a dry run")
     if plan == decision.after:
         done = Outcome(plan=plan, succeeded=True, took_s=0.0, detail="found done after a restart")
         return _rescaled(now, at_s, done, knobs)
-    if set(plan) != set(decision.after):
-        gone = Outcome(plan=plan, succeeded=False, took_s=0.0, detail="the pipeline has other operators now")
-        return _rescaled(now.update(under_way=replace(decision, before=plan)), at_s, gone, knobs)
     return replace(now, decision=decision)  # carry it out again: an action done twice changes nothing
+
+
+def _dropped(now: Step, at_s: float, decision: Decision, plan: Plan, knobs: Knobs, why: str) -> Step:
+    outcome = Outcome(plan=plan, succeeded=False, took_s=0.0, detail=why)
+    now = now.tell(Acted(at_s=at_s, number=decision.number, outcome=outcome))
+    return _ended(now.update(to_judge=None), at_s, knobs, why)
 
 
 def _load_changed(before: Mapping[str, float], now: Mapping[str, float], share: float) -> bool:

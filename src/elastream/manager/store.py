@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from elastream.errors import ElastreamError
+from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.events import Event, event_from_json, event_to_json
 from elastream.manager.state import ManagerState, state_from_json, state_to_json
 
@@ -42,8 +42,13 @@ class Store:
 
     def load(self) -> ManagerState | None:
         """The state of the last run; None where there was none."""
-        row = self._db.execute("SELECT json FROM state").fetchone()
-        return None if row is None else state_from_json(row[0], place=str(self.path))
+        try:
+            row = self._db.execute("SELECT json FROM state").fetchone()
+            return None if row is None else state_from_json(row[0], place=str(self.path))
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: the manager's state cannot be read: {error}") from None
+        except InvalidInput as error:
+            raise StoreError(str(error)) from None
 
     def save(self, state: ManagerState, events: Iterable[Event] = ()) -> None:
         rows = [(event.at_s, event.event, json.dumps(event_to_json(event))) for event in events]
@@ -56,8 +61,11 @@ class Store:
 
     def events(self, *, after: int = 0) -> list[tuple[int, Event]]:
         """Every event with its number, from the first after the given one."""
-        rows = self._db.execute("SELECT number, json FROM events WHERE number > ? ORDER BY number", (after,))
-        return [(number, event_from_json(json.loads(text))) for number, text in rows]
+        query = "SELECT number, json FROM events WHERE number > ? ORDER BY number"
+        try:
+            return [(number, event_from_json(json.loads(text))) for number, text in self._db.execute(query, (after,))]
+        except (sqlite3.Error, ValueError) as error:
+            raise StoreError(f"{self.path}: the manager's events cannot be read: {error}") from None
 
     def close(self) -> None:
         self._db.close()

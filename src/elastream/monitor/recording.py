@@ -9,7 +9,8 @@ most one line that is cut off, and the next writer removes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,29 +30,33 @@ class Recording:
 
 
 class RecordingWriter:
-    """Appends to a recording; a last line that was cut off is removed first."""
+    """Appends to a recording, after a last line that was cut off is removed; or begins anew."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, anew: bool = False) -> None:
         self.path = path
-        try:
+        with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.repaired = _remove_cut_off_line(path)
-            self._file = path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise ElastreamError(f"{path}: cannot be written: {error.strerror}") from None
+            self.repaired = not anew and _repaired(path)
+            self._file = path.open("w" if anew else "a", encoding="utf-8")
 
     def snapshot(self, snapshot: Snapshot) -> None:
         self.write(snapshot_line(snapshot))
 
     def write(self, line: Mapping[str, Any]) -> None:
-        try:
+        with self._errors():
             self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
             self._file.flush()
-        except OSError as error:
-            raise ElastreamError(f"{self.path}: cannot be written: {error.strerror}") from None
 
     def close(self) -> None:
-        self._file.close()
+        with self._errors():  # what could not be written before is tried once more
+            self._file.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ElastreamError(f"{self.path}: cannot be written: {error.strerror}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -110,12 +115,12 @@ def _check_order(known: list[tuple[int, Snapshot]], found: Snapshot, number: int
     if known and found.at_s <= known[-1][1].at_s:
         line, before = known[-1]
         raise InvalidInput(
-            f"{path}: line {number}: windows out of order: this one ends at {found.at_s:g} s, "
-            f"the one in line {line} at {before.at_s:g} s"
+            f"{path}: line {number}: windows out of order: this one ends at {found.at_s} s, "
+            f"the one in line {line} at {before.at_s} s (at_s)"
         )
 
 
-def _is_whole(line: str) -> bool:
+def _is_whole(line: str | bytes) -> bool:
     try:
         json.loads(line)
     except (ValueError, RecursionError):
@@ -123,13 +128,17 @@ def _is_whole(line: str) -> bool:
     return True
 
 
-def _remove_cut_off_line(path: Path) -> bool:
-    if not path.exists():
+def _repaired(path: Path) -> bool:
+    """See to it that the file ends with a whole line; whether one that was cut off had to go."""
+    if not path.is_file():
         return False
     with path.open("rb+") as file:
         content = file.read()
         whole = content.rfind(b"\n") + 1
         if whole == len(content):
+            return False
+        if _is_whole(content[whole:]):
+            file.write(b"\n")
             return False
         file.truncate(whole)
     return True

@@ -9,14 +9,16 @@ through the points gives the answer at once:
   the universal scalability law (contention and coherence, of which Amdahl's law is a part) fitted to them;
 - below the lowest: proportional, so that shrinking is never too bold for an operator that scales sub-linearly.
 
-β stays within (0, 1]: measurements that suggest more than linear growth are taken as noise.
+β stays within (0, 1]: measurements that suggest more than linear growth are taken as noise. So is what was only
+timed and lies above the law of the points that were seen at saturation: an operator that keeps up is not shrunk
+because it once looked faster than everything that is known for sure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, linear_regression
 
@@ -26,6 +28,7 @@ from scipy.optimize import nnls
 from elastream.policies.knowledge import CapacityPoint
 
 _LEAST_EXPONENT = 0.2
+_ROUNDING = 1e-9
 _MISFIT = 0.01  # root mean square error, as a share of the capacity, that a power law may have
 
 
@@ -79,11 +82,13 @@ class ScalabilityLaw:
 
     def instances(self, speedup: float) -> float:
         """The smaller root of κ·S·n² − (1 − σ·S + κ·S)·n + (1 − σ)·S; infinite beyond the peak."""
+        if speedup > self.speedup(math.inf) * (1 + _ROUNDING):
+            return math.inf
         a = self.coherence * speedup
         b = 1 - self.contention * speedup + self.coherence * speedup
         c = (1 - self.contention) * speedup
-        within = b * b - 4 * a * c
-        return 2 * c / (b + math.sqrt(within)) if b > 0 and within >= 0 else math.inf
+        divisor = b + math.sqrt(max(0.0, b * b - 4 * a * c))
+        return 2 * c / divisor if divisor > 0 else math.inf
 
     def __str__(self) -> str:
         return f"n/(1 + {self.contention:.3g}·(n−1) + {self.coherence:.2g}·n·(n−1))"
@@ -117,7 +122,9 @@ class LearnedCurve:
         # Extrapolate no further up than the points reach down, but never less than plain DS2 would.
         furthest = highest * max(highest / lowest, growth)
         wanted = growth * self.law.speedup(highest)
-        return self.law.instances(wanted) if wanted < self.law.speedup(furthest) else furthest
+        if wanted > self.law.speedup(furthest) * (1 + _ROUNDING):
+            return furthest
+        return min(furthest, self.law.instances(wanted))
 
 
 Curve = Linear | LearnedCurve
@@ -125,8 +132,24 @@ Curve = Linear | LearnedCurve
 
 def learn(points: Sequence[CapacityPoint]) -> LearnedCurve | None:
     """The curve through what was seen; None with fewer than two useful points."""
+    ascending = sorted(points, key=lambda point: point.parallelism)
+    sure = _through([point for point in ascending if point.saturated])
+    return _through(ascending if sure is None else [_below(sure, point) for point in ascending])
+
+
+def _below(sure: LearnedCurve, point: CapacityPoint) -> CapacityPoint:
+    """What was timed, at most as high as the law through the points that are sure has it."""
+    (lowest, _), (highest, at_highest) = sure.points[0], sure.points[-1]
+    limit = sure.capacity(point.parallelism)
+    # as far as the law may be extrapolated, and not where it falls: there something is wrong with the law
+    trusted = highest < point.parallelism <= highest * highest / lowest and limit > at_highest
+    return replace(point, true_per_s=min(point.true_per_s, limit)) if trusted else point
+
+
+def _through(points: Iterable[CapacityPoint]) -> LearnedCurve | None:
+    """Points of ascending parallelism."""
     rising: list[tuple[float, float]] = []
-    for point in sorted(points, key=lambda point: point.parallelism):
+    for point in points:
         # A point no higher than one with fewer instances tells of noise or of saturation; the curve must
         # rise to be inverted.
         while rising and rising[-1][1] >= point.true_per_s:

@@ -74,9 +74,11 @@ class DS2:
         curves = {name: self._curve(snapshot, knowledge, name) for name in snapshot.dataflow.scalable}
         stuck = {name: text for name in curves if (text := _not_parallel(snapshot, knowledge.of(name), name))}
         limits = {
-            name: curve.capacity(_most_instances(snapshot, name, stuck))
+            name: curve.capacity(most)
             for name, curve in curves.items()
-            if curve is not None and not self.shared_workers
+            if curve is not None
+            and not self.shared_workers
+            and math.isfinite(most := _most_instances(snapshot, name, stuck))
         }
         asked = self._asked(snapshot, knowledge)
         caps, capping = _caps(snapshot, asked, limits)
@@ -142,8 +144,8 @@ class DS2:
         if not need <= MOST_INSTANCES:
             return no_data(advice, "what it can do is next to nothing, so instances cannot be counted")
         advice = replace(advice, need=need)
-        for reason in self._reasons(snapshot, advice, curve, flow, capping):
-            advice = because(advice, reason.kind, reason.text)
+        reasons = self._reasons(snapshot, advice, curve, flow, capping)
+        advice = replace(advice, reasons=(*advice.reasons, *reasons))
         if stuck is not None:
             kept = replace(advice, parallelism=advice.current)
             return because(kept, ReasonKind.NOT_PARALLEL, stuck)

@@ -3,6 +3,10 @@
 For each operator a few points (parallelism, true processing rate of all instances together), newest last. A
 point that contradicts an older one at the same parallelism means that the operator now behaves differently, so
 what was known before is forgotten.
+
+A capacity that was seen at saturation is a count of records; one that was not is a quotient of useful time, which
+is timed and noisy. So what was seen at saturation takes the place of what was timed, and what is timed later
+hardly moves it.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from elastream.monitor.flow import is_saturated
 
 _MOST_POINTS = 8  # of different parallelism, per operator
 _NEW_WEIGHT = 0.3  # of a new measurement against what the earlier ones at the same parallelism gave
+_TIMED_WEIGHT = 0.05  # of one that was timed against what was seen at saturation: enough to follow slow change
 _CHANGED = 0.3  # a relative difference at the same parallelism that noise does not explain
 
 
@@ -22,7 +27,9 @@ _CHANGED = 0.3  # a relative difference at the same parallelism that noise does 
 class CapacityPoint:
     parallelism: int
     true_per_s: float
-    """Of all instances together; at saturation what was observed, which is surer than what was timed."""
+    """Of all instances together: at saturation what was observed, else what was timed."""
+    saturated: bool = False
+    """Whether it was seen at saturation."""
     windows: int = 1
     """How many windows went into it."""
 
@@ -43,21 +50,22 @@ class Knowledge:
             rates = snapshot.rates.get(name)
             if rates is None or not rates.true_processing_per_s:
                 continue
-            point = CapacityPoint(parallelism=snapshot.plan[name], true_per_s=_capacity(snapshot, name, rates))
-            points[name] = _merged(self.of(name), point)
+            points[name] = _merged(self.of(name), _point(snapshot, name, rates))
         return replace(self, points=points)
 
 
 NOTHING_KNOWN = Knowledge()
 
 
-def _capacity(snapshot: Snapshot, name: str, rates: OperatorRates) -> float:
+def _point(snapshot: Snapshot, name: str, rates: OperatorRates) -> CapacityPoint:
     """Of all instances of the plan: those that did not report, or were idle, are taken to be like the others."""
-    if is_saturated(snapshot, name):
+    saturated = is_saturated(snapshot, name)
+    if saturated:
         each = rates.observed_processing_per_s / rates.instances
     else:
         each = rates.true_per_instance or 0.0
-    return each * snapshot.plan[name]
+    parallelism = snapshot.plan[name]
+    return CapacityPoint(parallelism=parallelism, true_per_s=each * parallelism, saturated=saturated)
 
 
 def _merged(known: tuple[CapacityPoint, ...], new: CapacityPoint) -> tuple[CapacityPoint, ...]:
@@ -67,7 +75,16 @@ def _merged(known: tuple[CapacityPoint, ...], new: CapacityPoint) -> tuple[Capac
         return (*others, new)[-_MOST_POINTS:]
     if abs(new.true_per_s - same.true_per_s) > _CHANGED * same.true_per_s:
         return (new,)
-    weight = max(_NEW_WEIGHT, 1 / (same.windows + 1))
-    true_per_s = same.true_per_s + weight * (new.true_per_s - same.true_per_s)
-    merged = replace(new, true_per_s=true_per_s, windows=same.windows + 1)
+    merged = CapacityPoint(
+        parallelism=new.parallelism,
+        true_per_s=same.true_per_s + _weight(same, new) * (new.true_per_s - same.true_per_s),
+        saturated=same.saturated or new.saturated,
+        windows=same.windows + 1,
+    )
     return (*others, merged)
+
+
+def _weight(same: CapacityPoint, new: CapacityPoint) -> float:
+    if same.saturated == new.saturated:
+        return max(_NEW_WEIGHT, 1 / (same.windows + 1))
+    return 1.0 if new.saturated else _TIMED_WEIGHT

@@ -56,8 +56,8 @@ def starting_plan(
     advice: dict[str, list[Advice]] = {name: [] for name in windows[-1].dataflow.scalable}
     knowledge = NOTHING_KNOWN
     for window in windows:
-        if window.dataflow != windows[-1].dataflow:
-            continue  # the pipeline was changed since
+        if window.dataflow != windows[-1].dataflow or window.gaps:
+            continue  # the pipeline was changed since, or the window was not measured whole
         knowledge = knowledge.with_snapshot(window)
         for name, said in policy(window.at_source_rates(rates), knowledge).advice.items():
             if said.parallelism is not None:

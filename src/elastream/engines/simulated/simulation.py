@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from elastream.dataflow import Plan
 from elastream.engines.simulated.engine import SimulatedEngine
 from elastream.engines.simulated.history import History
-from elastream.engines.simulated.ideal import least_plan
+from elastream.engines.simulated.ideal import Ideal
 from elastream.engines.simulated.model import EngineModel
 from elastream.manager.decision import Decision
 from elastream.manager.events import Acted, Decided, Event
@@ -112,8 +112,8 @@ def simulate(
 def _drain(engine: SimulatedEngine, duration_s: float) -> float:
     """Go on until nothing waits any more, at most as long again as the run took."""
     while engine.now() < 2 * duration_s:
-        history = engine.history
-        if history.source_backlog[-1] + history.queued[-1] < _DONE:
+        in_windows = sum(totals.in_windows for totals in engine.totals().operators.values())
+        if engine.history.source_backlog[-1] + engine.history.queued[-1] + in_windows < _DONE:
             break
         engine.wait(max(1.0, duration_s / 1000))
     return engine.now()
@@ -122,12 +122,11 @@ def _drain(engine: SimulatedEngine, duration_s: float) -> float:
 def _moments(model: EngineModel, history: History, duration_s: float) -> Iterator[Moment]:
     """Demand and supply every few seconds; a change of plan within such a span counts from its end."""
     times_s = [t for t, _ in history.plans]
-    ideal: dict[tuple[float, ...], Mapping[str, int]] = {}
+    ideal = Ideal(model)
     for number in range(math.ceil(duration_s / _DEMAND_EVERY_S)):
         begin_s = number * _DEMAND_EVERY_S
         rates = {name: source.load.rate_at(begin_s) for name, source in model.sources.items()}
-        key = tuple(rates.values())
-        if key not in ideal:
-            ideal[key] = least_plan(model, rates)
         plan = history.plans[max(0, bisect.bisect_right(times_s, begin_s) - 1)][1]
-        yield Moment(lasts_s=min(_DEMAND_EVERY_S, duration_s - begin_s), demand=ideal[key], supply=plan)
+        yield Moment(
+            lasts_s=min(_DEMAND_EVERY_S, duration_s - begin_s), demand=ideal.least_plan(rates), supply=plan
+        )

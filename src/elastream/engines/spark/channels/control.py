@@ -1,0 +1,29 @@
+"""What the driver tells an operator's readers between two batches: its parallelism, and how much to take.
+
+The readers live in processes of Spark's own and are asked anew for every batch, so a small file is enough: the
+next batch has as many splits as it says, without a restart and without a pause.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Control:
+    parallelism: int = 1
+    most_records: int | None = None
+    """Of a batch, so that a backlog does not become one long batch; none for all there is."""
+
+
+def write_control(path: Path, control: Control) -> None:
+    beside = path.with_suffix(".tmp")
+    beside.write_text(json.dumps(asdict(control)), encoding="utf-8")
+    os.replace(beside, path)
+
+
+def read_control(path: Path) -> Control:
+    return Control(**json.loads(path.read_text(encoding="utf-8")))

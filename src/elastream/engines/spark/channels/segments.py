@@ -1,0 +1,196 @@
+"""A durable stream in a folder: numbered commits, each a few Parquet files with a known number of records.
+
+    head.json                 how many commits and records there are: the one small file that readers poll
+    log/0000000042.json       commit 42: its batch, its files, and how many records came before it
+    segments/b17/*.parquet    what batch 17 wrote; not part of the stream until a commit names it
+    readers/counts.json       up to which record this reader is done
+
+The log entry is the truth. A batch is published by renaming its entry into place: before that nothing of it is in
+the stream, after it all of it. A batch that is published a second time (its writer died before it could note that
+it was done) changes nothing. A position in the stream is a number of records, so what a reader has still to do is
+exact, and a batch may begin and end in the middle of a commit. Commits that every reader is done with are deleted.
+
+One writer, in one process; any number of readers. Kills are survived at every point; a power cut as far as the
+file system survives it, like Spark's own checkpoints on a local disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from elastream.errors import ElastreamError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Segment:
+    """A file of records; the path is relative to the folder of the stream."""
+
+    path: str
+    records: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Commit:
+    number: int
+    batch: int
+    before: int
+    """Records in all commits before this one."""
+    segments: tuple[Segment, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(segment.records for segment in self.segments)
+
+    @property
+    def after(self) -> int:
+        return self.before + self.records
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Head:
+    commits: int = 0
+    records: int = 0
+    batch: int = -1
+    """The newest batch that was published."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Position:
+    """A place in the stream: so many records lie before it, and so many commits begin before it."""
+
+    record: int = 0
+    commit: int = 0
+
+
+class SegmentLog:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    # Writing
+
+    def create(self) -> None:
+        """Make the folders, and finish what a killed writer began."""
+        for name in ("log", "segments", "readers"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        head = self.head()
+        while (commit := self._read_commit(head.commits)) is not None:
+            head = _head_after(commit)
+            _write_json(self.folder / "head.json", asdict(head))
+
+    def batch_folder(self, batch: int) -> Path:
+        """Where a batch writes its files before it is published."""
+        return self.folder / "segments" / f"b{batch}"
+
+    def is_published(self, batch: int) -> bool:
+        return batch <= self.head().batch
+
+    def publish(self, batch: int, files: Iterable[tuple[Path, int]]) -> Head:
+        """Make a batch part of the stream: its files with their numbers of records."""
+        head = self.head()
+        if batch <= head.batch:
+            return head
+        segments = tuple(Segment(path=str(p.relative_to(self.folder)), records=n) for p, n in files if n > 0)
+        if segments:
+            commit = Commit(number=head.commits, batch=batch, before=head.records, segments=segments)
+            _write_json(self._entry(commit.number), asdict(commit))
+            after = _head_after(commit)
+        else:
+            after = replace(head, batch=batch)  # nothing was written, so nothing can be published twice
+        _write_json(self.folder / "head.json", asdict(after))
+        return after
+
+    # Reading
+
+    def head(self) -> Head:
+        found = _read_json(self.folder / "head.json")
+        return Head() if found is None else Head(**found)
+
+    def commits(self, start: Position, end: Position) -> Iterator[Commit]:
+        """The commits that hold the records from start to end."""
+        # the last commit that begins before the start may reach beyond it
+        for number in range(max(0, start.commit - 1), end.commit):
+            commit = self._read_commit(number)
+            if commit is None and number >= start.commit:
+                raise ElastreamError(
+                    f"{self._entry(number)}: commit {number} is missing, though a reader has still to read it"
+                )
+            if commit is not None and commit.after > start.record:
+                yield commit
+
+    def position(self, start: Position, *, most_records: int | None = None) -> Position:
+        """The end of the stream, or of its first so many records after start."""
+        head = self.head()
+        if most_records is None or head.records - start.record <= most_records:
+            return Position(record=head.records, commit=head.commits)
+        record = start.record + most_records
+        for commit in self.commits(start, Position(record=head.records, commit=head.commits)):
+            if commit.after >= record:
+                return Position(record=record, commit=commit.number + 1)
+        raise AssertionError("the head counts more records than the commits hold")
+
+    def acknowledge(self, reader: str, position: Position) -> None:
+        """The reader will not ask for anything before this position again."""
+        if position.record >= self.acknowledged(reader).record:
+            _write_json(self.folder / "readers" / f"{reader}.json", asdict(position))
+
+    def acknowledged(self, reader: str) -> Position:
+        found = _read_json(self.folder / "readers" / f"{reader}.json")
+        return Position() if found is None else Position(**found)
+
+    def pending(self, reader: str) -> int:
+        """Records that the reader has still to do."""
+        return self.head().records - self.acknowledged(reader).record
+
+    def forget(self, readers: Sequence[str]) -> int:
+        """Delete the commits that all these readers are done with; how many there were."""
+        if not readers:
+            return 0
+        done = min(self.acknowledged(reader).record for reader in readers)
+        forgotten = 0
+        for number in self._numbers():
+            commit = self._read_commit(number)
+            if commit is None or commit.after > done or commit.number >= self.head().commits:
+                break
+            # the files first: an entry without its files is found and finished by the next call
+            shutil.rmtree(self.batch_folder(commit.batch), ignore_errors=True)
+            self._entry(number).unlink(missing_ok=True)
+            forgotten += 1
+        return forgotten
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.stem) for path in (self.folder / "log").glob("*.json"))
+
+    def _entry(self, number: int) -> Path:
+        return self.folder / "log" / f"{number:010d}.json"
+
+    def _read_commit(self, number: int) -> Commit | None:
+        found = _read_json(self._entry(number))
+        if found is None:
+            return None
+        segments = tuple(Segment(**segment) for segment in found.pop("segments"))
+        return Commit(segments=segments, **found)
+
+
+def _head_after(commit: Commit) -> Head:
+    return Head(commits=commit.number + 1, records=commit.after, batch=commit.batch)
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Whole or not at all: written beside its place and renamed into it."""
+    beside = path.with_suffix(f".tmp{os.getpid()}")
+    beside.write_text(json.dumps(data), encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return found
