@@ -298,7 +298,7 @@ def test_a_policy_is_shown_with_what_its_name_sets(shown: Shown) -> None:
 
 def test_a_policy_is_shown_with_the_knobs_that_its_authors_use(shown: Shown) -> None:
     lines = shown(lambda out: console.print_policy(out, info("dhalion")))
-    assert "run with: interval_s = 60, warm_up_intervals = 3" in words(lines)
+    assert "run with: interval_s = 60, warm_up_intervals = 2" in words(lines)
 
 
 def test_an_option_without_a_default_says_none(shown: Shown) -> None:

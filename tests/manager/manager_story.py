@@ -86,9 +86,7 @@ class Scripted:
             )
             for name, wanted in self.wants.items()
         }
-        return Proposal(
-            policy="scripted", advice=advice, reasons=self.overall, expected_share=self.expected_share
-        )
+        return Proposal(policy="scripted", advice=advice, reasons=self.overall, expected_share=self.expected_share)
 
 
 def carried_out(decision: Decision) -> Plan:
@@ -150,7 +148,9 @@ class Story:
         while result.decision is not None:
             decision, self.plan = result.decision, self.engine(result.decision)
             succeeded = self.plan == decision.after
-            outcome = Outcome(plan=self.plan, succeeded=succeeded, took_s=1.0, detail="" if succeeded else "no room")
+            outcome = Outcome(
+                plan=self.plan, succeeded=succeeded, took_s=1.0, detail="" if succeeded else "no room"
+            )
             result = self._take(Rescaled(at_s=self.at_s, outcome=outcome))
         return first
 

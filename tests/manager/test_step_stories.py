@@ -22,6 +22,7 @@ from elastream.policies.ds2 import DS2
 from elastream.policies.proposal import Reason, ReasonKind
 from elastream.testing import alike
 
+
 def skewed(instances: int, *, each: float, hot_share: float) -> list[Reading]:
     """Readings of map: its first instance gets this share of the records, is saturated, and holds all back."""
     hot, cold = each, each * (1 / hot_share - 1) / (instances - 1)
@@ -243,7 +244,9 @@ class TestTargetRateRatio:
         for share in (0.8, 1.0, 0.8, 1.0, 0.8):
             assert story.sees(share=share) is None
 
-    @pytest.mark.parametrize(("ratio", "share", "acts"), [(0.95, 0.96, False), (0.95, 0.94, True), (0, 0.5, False)])
+    @pytest.mark.parametrize(
+        ("ratio", "share", "acts"), [(0.95, 0.96, False), (0.95, 0.94, True), (0, 0.5, False)]
+    )
     def test_the_ratio_says_what_is_short(self, ratio: float, share: float, acts: bool) -> None:
         story = Story(DS2(), target_rate_ratio=ratio)
         story.sees(share=share)
@@ -307,7 +310,9 @@ class TestRollback:
         back = story.sees(share=0.6)
         assert back is not None
         assert (back.number, back.kind, back.after) == (2, DecisionKind.ROLLBACK, plan_of(10))
-        assert [str(reason) for reason in back.reasons] == ["the achieved share fell from 80% to 60% after action 1"]
+        assert [str(reason) for reason in back.reasons] == [
+            "the achieved share fell from 80% to 60% after action 1"
+        ]
         assert [judged.verdict for judged in story.told(Judged)] == [Verdict.HARMFUL]
 
     def test_a_scale_down_that_undershoots_is_taken_back(self) -> None:
@@ -324,7 +329,8 @@ class TestRollback:
         assert story.plan == plan_of(10, 1)
 
     @pytest.mark.parametrize(
-        ("drop", "share", "goes_back"), [(0.1, 0.91, False), (0.1, 0.89, True), (0.3, 0.75, False), (None, 0.1, False)]
+        ("drop", "share", "goes_back"),
+        [(0.1, 0.91, False), (0.1, 0.89, True), (0.3, 0.75, False), (None, 0.1, False)],
     )
     def test_the_drop_says_what_is_bad(self, drop: float | None, share: float, goes_back: bool) -> None:
         story = Story(rollback_drop=drop)
@@ -509,6 +515,7 @@ class TestDryRun:
         story = Story(dry_run=True, activation_intervals=2, minimum_change=3)
         story.sees(wants={"map": 12})
         story.sees(wants={"map": 12})
+        story.sees(wants={"map": 13})
         assert story.told(Decided) == []
         story.sees(wants={"map": 13})
         assert len(story.told(Decided)) == 1

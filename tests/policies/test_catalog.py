@@ -21,7 +21,7 @@ def test_every_policy_is_found_with_its_description() -> None:
 
 
 def test_dhalion_comes_with_the_knobs_of_heron() -> None:
-    assert info("dhalion").knobs == {"interval_s": 60, "warm_up_intervals": 3, "activation_intervals": 1}
+    assert info("dhalion").knobs == {"interval_s": 60, "warm_up_intervals": 2, "activation_intervals": 1}
 
 
 @pytest.mark.parametrize(

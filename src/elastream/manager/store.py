@@ -63,7 +63,9 @@ class Store:
         """Every event with its number, from the first after the given one."""
         query = "SELECT number, json FROM events WHERE number > ? ORDER BY number"
         try:
-            return [(number, event_from_json(json.loads(text))) for number, text in self._db.execute(query, (after,))]
+            return [
+                (number, event_from_json(json.loads(text))) for number, text in self._db.execute(query, (after,))
+            ]
         except (sqlite3.Error, ValueError) as error:
             raise StoreError(f"{self.path}: the manager's events cannot be read: {error}") from None
 

@@ -1,0 +1,339 @@
+"""The manager's file: what is saved is found again, and whatever is wrong with the file is said by its name."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from manager_story import FakeEngine, ManualClock, Scripted, Story, carried_out, plan_of
+
+from elastream.dataflow import Plan
+from elastream.manager.decision import Decision, DecisionKind
+from elastream.manager.events import (
+    Event,
+    Held,
+    Ignored,
+    Judged,
+    Trouble,
+    Verdict,
+    event_from_json,
+    event_to_json,
+)
+from elastream.manager.knobs import Knobs
+from elastream.manager.loop import Manager
+from elastream.manager.phase import Phase
+from elastream.manager.state import Barred, ManagerState, Wanted, state_from_json, state_to_json
+from elastream.manager.store import Store, StoreError
+from elastream.policies.ds2 import DS2
+from elastream.policies.knowledge import CapacityPoint, Knowledge
+from elastream.policies.proposal import Advice, Reason, ReasonKind
+
+# What a state and its events may hold
+
+names = st.sampled_from(["map", "count", "größe/2", ""])
+times = st.floats(0, 1e12)
+shares = st.none() | st.floats(0, 1)
+rates = st.dictionaries(names, st.floats(0, allow_nan=False))
+plans = st.dictionaries(names, st.integers(1, 10_000)).map(Plan)
+reasons = st.lists(st.builds(Reason, kind=st.sampled_from(ReasonKind), text=st.text()), max_size=2).map(tuple)
+advice = st.builds(
+    Advice, operator=names, current=st.integers(1, 99), parallelism=st.none() | st.integers(1, 99), reasons=reasons
+)
+decisions = st.builds(
+    Decision,
+    number=st.integers(1),
+    at_s=times,
+    kind=st.sampled_from(DecisionKind),
+    before=plans,
+    after=plans,
+    source_rates=rates,
+    reasons=reasons,
+    advice=st.lists(advice, max_size=2).map(tuple),
+    share_before=shares,
+    expected_share=shares,
+)
+wanted = st.lists(
+    st.builds(Wanted, at_s=times, parallelism=st.dictionaries(names, st.integers())), max_size=3
+).map(tuple)
+points = st.builds(CapacityPoint, parallelism=st.integers(1), true_per_s=st.floats(0), windows=st.integers(1))
+states = st.builds(
+    ManagerState,
+    phase=st.sampled_from(Phase),
+    warm_up_left=st.integers(0),
+    last_at_s=st.none() | times,
+    knowledge=st.builds(
+        Knowledge,
+        points=st.dictionaries(names, st.lists(points, max_size=2).map(tuple)),
+        correction=st.floats(1, 2),
+    ),
+    recent=wanted,
+    seen=wanted,
+    decisions=st.integers(0),
+    under_way=st.none() | decisions,
+    to_judge=st.none() | decisions,
+    useless=st.integers(0),
+    failures=st.integers(0),
+    short=st.integers(0),
+    barred=st.lists(st.builds(Barred, plan=plans, source_rates=rates), max_size=2).map(tuple),
+    settled_load=rates,
+    last_dry_run=st.none() | plans,
+)
+
+
+def one_event_of_each_kind() -> tuple[Event, ...]:
+    """As a real story tells them, for what it can tell."""
+    story = Story(DS2(), plan=plan_of(5))
+    story.sees()
+    story.sees()
+    by_kind: dict[type, Event] = {type(event): event for event in story.events}
+    others: list[Event] = [
+        Ignored(at_s=60.0, why="warming up, 1 more"),
+        Held(at_s=60.0, why="too small"),
+        Judged(
+            at_s=60.0,
+            number=1,
+            verdict=Verdict.UNCLEAR,
+            share_before=None,
+            share_after=0.5,
+            expected_share=math.inf,
+        ),
+        Trouble(at_s=60.0, what="no answer"),
+    ]
+    return tuple(({type(event): event for event in others} | by_kind).values())
+
+
+class TestRoundTrip:
+    @given(state=states)
+    @settings(max_examples=150, deadline=None)
+    def test_any_state_is_read_as_it_was_written(self, state: ManagerState) -> None:
+        assert state_from_json(state_to_json(state), place="memory") == state
+
+    def test_every_kind_of_event_is_read_as_it_was_written(self) -> None:
+        events = one_event_of_each_kind()
+        assert {type(event) for event in events} == set(get_args(Event))
+        for event in events:
+            found = event_from_json(event_to_json(event))
+            assert (type(found), found) == (type(event), event)
+
+    def test_kinds_with_the_same_fields_are_told_apart(self) -> None:
+        ignored, held = Ignored(at_s=1.0, why="a"), Held(at_s=1.0, why="a")
+        assert isinstance(event_from_json(event_to_json(ignored)), Ignored)
+        assert isinstance(event_from_json(event_to_json(held)), Held)
+
+    def test_a_new_file_has_no_state_and_no_events(self, tmp_path: Path) -> None:
+        with Store(tmp_path / "manager.db") as store:
+            assert store.load() is None
+            assert store.events() == []
+
+    @given(state=states)
+    @settings(max_examples=10, deadline=None)
+    def test_it_survives_being_closed_and_opened(
+        self, tmp_path_factory: pytest.TempPathFactory, state: ManagerState
+    ) -> None:
+        path = tmp_path_factory.mktemp("store") / "manager.db"
+        with Store(path) as store:
+            store.save(ManagerState())
+            store.save(state, one_event_of_each_kind())
+        with Store(path) as store:
+            assert store.load() == state
+            assert tuple(event for _, event in store.events()) == one_event_of_each_kind()
+
+    def test_events_are_numbered_on_in_the_order_of_saving(self, tmp_path: Path) -> None:
+        path = tmp_path / "manager.db"
+        for at_s in (5.0, 3.0, 4.0):
+            with Store(path) as store:
+                store.save(ManagerState(), [Held(at_s=at_s, why="first"), Held(at_s=at_s, why="second")])
+        with Store(path) as store:
+            assert [number for number, _ in store.events()] == [1, 2, 3, 4, 5, 6]
+            assert [event.at_s for _, event in store.events(after=2)] == [3.0, 3.0, 4.0, 4.0]
+
+    def test_a_saved_state_is_seen_by_who_reads_at_the_same_time(self, tmp_path: Path) -> None:
+        with Store(tmp_path / "manager.db") as writer, Store(tmp_path / "manager.db") as reader:
+            writer.save(ManagerState(decisions=7))
+            assert reader.load() == ManagerState(decisions=7)
+
+
+def filled(path: Path) -> Path:
+    """A closed store with a few pages in it."""
+    with Store(path) as store:
+        for _ in range(20):
+            store.save(ManagerState(decisions=1), one_event_of_each_kind())
+    return path
+
+
+@contextmanager
+def only_readable(path: Path) -> Iterator[None]:
+    """Nobody may write to the file or next to it; root, who may do that anyway, becomes somebody else."""
+    is_root = os.geteuid() == 0
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        path.parent.chmod(0o755)
+
+
+class TestBadFile:
+    def test_a_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match=str(tmp_path)):
+            Store(tmp_path)
+
+    def test_a_place_where_no_file_can_be(self, tmp_path: Path) -> None:
+        path = tmp_path / "nowhere" / "manager.db"
+        with pytest.raises(StoreError, match=f"{path}: cannot be used as the manager's store"):
+            Store(path)
+
+    def test_not_a_database(self, tmp_path: Path) -> None:
+        path = tmp_path / "notes.txt"
+        path.write_text("dear diary, " * 1_000)
+        with pytest.raises(StoreError, match=f"{path}: .*not a database"):
+            Store(path)
+        assert path.read_text() == "dear diary, " * 1_000
+
+    def test_a_file_that_may_only_be_read(self) -> None:
+        with TemporaryDirectory() as folder:  # unlike tmp_path, it is not inside a folder that only root may enter
+            path = filled(Path(folder) / "manager.db")
+            before = path.read_bytes()
+            with only_readable(path), pytest.raises(StoreError, match=str(path)), Store(path) as store:
+                store.save(ManagerState(decisions=2))
+            assert path.read_bytes() == before
+
+    def test_damaged_pages(self, tmp_path: Path) -> None:
+        path = filled(tmp_path / "manager.db")
+        content = path.read_bytes()
+        path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
+        with pytest.raises(StoreError, match=f"{path}: the manager's state cannot be read"), Store(path) as store:
+            store.load()
+        with pytest.raises(StoreError, match=f"{path}: the manager's events cannot be read"), Store(path) as store:
+            store.events()
+
+    def test_a_file_that_was_cut_short(self, tmp_path: Path) -> None:
+        path = filled(tmp_path / "manager.db")
+        os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises(StoreError, match=str(path)), Store(path) as store:
+            store.load()
+            store.events()
+
+    @pytest.mark.parametrize("text", ["", "{", '{"phase": "dancing"}', '{"decisions": null}', "[1, 2]"])
+    def test_a_state_that_is_none(self, tmp_path: Path, text: str) -> None:
+        path = filled(tmp_path / "manager.db")
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE state SET json = ?", (text,))
+        db.close()
+        with pytest.raises(StoreError, match=f"{path}: not a state of the manager"), Store(path) as store:
+            store.load()
+
+    @pytest.mark.parametrize("text", ["", "{", '{"event": "dancing", "at_s": 1}', "[]"])
+    def test_an_event_that_is_none(self, tmp_path: Path, text: str) -> None:
+        path = filled(tmp_path / "manager.db")
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE events SET json = ? WHERE number = 3", (text,))
+        db.close()
+        with pytest.raises(StoreError, match=f"{path}: the manager's events cannot be read"), Store(path) as store:
+            store.events()
+
+    def test_a_database_of_something_else(self, tmp_path: Path) -> None:
+        path = tmp_path / "other.db"
+        with sqlite3.connect(path) as db:
+            db.execute("CREATE TABLE state (country TEXT)")
+        db.close()
+        with pytest.raises(StoreError, match=f"{path}: .*no such column"), Store(path) as store:
+            store.load()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can grow, or be written to at all: as on a full disk, every write fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class TestFullDisk:
+    def test_a_save_fails_as_a_whole(self, tmp_path: Path) -> None:
+        path = tmp_path / "manager.db"
+        with Store(path) as store:
+            store.save(ManagerState(decisions=1), [Held(at_s=1.0, why="before")])
+            with full_disk(), pytest.raises(StoreError, match=f"{path}: the manager's state cannot be written"):
+                store.save(ManagerState(decisions=2), [Held(at_s=2.0, why="lost")])
+            assert store.load() == ManagerState(decisions=1)
+            store.save(ManagerState(decisions=3), [Held(at_s=3.0, why="after")])
+            assert [event.at_s for _, event in store.events()] == [1.0, 3.0]
+
+    def test_the_loop_does_not_act_but_goes_on_measuring(self, tmp_path: Path) -> None:
+        with Store(tmp_path / "manager.db") as store:
+            run = Loop(store)
+            run.manager.start()
+            with full_disk():
+                run.ticks(3)
+            assert run.engine.asked == []
+            assert run.measured == 3
+            assert len(run.troubles) == 3
+            assert all("cannot be written" in trouble for trouble in run.troubles)
+
+            run.ticks(1)
+            assert run.engine.in_force == plan_of(10)
+            assert store.load() == run.manager.state
+
+    def test_an_undoing_waits_for_the_disk_as_well(self, tmp_path: Path) -> None:
+        with Store(tmp_path / "manager.db") as store:
+            run = Loop(store)
+            run.manager.start()
+            with ExitStack() as during_the_action:
+
+                def half_done(decision: Decision) -> Plan:
+                    during_the_action.enter_context(full_disk())
+                    return plan_of(7)
+
+                run.engine.gets_to = half_done
+                run.ticks(3)
+            assert [decision.number for decision in run.engine.asked] == [1]
+            assert run.engine.in_force == plan_of(7)
+            assert run.measured == 3
+
+            run.engine.gets_to = carried_out
+            run.ticks(1)
+            assert run.engine.in_force == plan_of(10)
+            assert run.manager.state.under_way is None
+            assert store.load() == run.manager.state
+
+
+class Loop:
+    """A manager with a store, and an engine that it wants to bring from 5 to 10."""
+
+    def __init__(self, store: Store) -> None:
+        self.clock = ManualClock()
+        self.engine = FakeEngine(self.clock, plan_of(5))
+        self.measured = 0
+        self.troubles: list[str] = []
+        self.manager = Manager(
+            engine=self.engine,
+            policy=Scripted(wants={"map": 10}),
+            knobs=Knobs(warm_up_intervals=0),
+            clock=self.clock,
+            store=store,
+            on_snapshot=lambda snapshot: setattr(self, "measured", self.measured + 1),
+            on_event=lambda event: self.troubles.append(event.what) if isinstance(event, Trouble) else None,
+        )
+
+    def ticks(self, count: int) -> None:
+        for _ in range(count):
+            self.clock.wait(60.0)
+            self.manager.tick()
