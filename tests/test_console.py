@@ -210,7 +210,22 @@ def test_a_simulation_in_which_nothing_happens(shown: Shown) -> None:
     lines = shown(lambda out: console.print_simulation(out, "calm", "ds2", run))
 
     assert "No decision was made: the pipeline stayed as it was." in lines
+    assert any(line.startswith("map ") and line.rstrip().endswith(" 1 instance") for line in lines)
     assert lines[-1] == "0 actions; ends at map 1. 10 instance minutes."
+
+
+def test_a_simulation_of_a_source_alone(shown: Shown) -> None:
+    model = EngineModel(
+        dataflow=snapshot_of(edges=[], source_rates={"source": 1.0}).dataflow,
+        operators={},
+        sources={"source": SourceModel(load=Constant(records_per_s=1.0))},
+        initial_plan=Plan({}),
+    )
+    run = simulate(model, create("ds2"), Knobs(), duration_s=60.0)
+
+    lines = shown(lambda out: console.print_simulation(out, "alone", "ds2", run))
+
+    assert lines[-1] == "0 actions; ends at nothing that scales. 0 instance minutes."
 
 
 @pytest.mark.parametrize("duration_s", [0.4, 1.0, 10.0])

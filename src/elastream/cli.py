@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -458,11 +459,22 @@ def _policy_json(entry: PolicyInfo) -> dict[str, Any]:
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, default=_plain))
+    print(json.dumps(_plain(value), indent=1, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else str(value)
+    """What JSON can hold; it has no word for a number that is not finite, so that becomes null."""
+    match value:
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
+            return value
+        case _:
+            return str(value)
 
 
 def main() -> None:

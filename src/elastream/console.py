@@ -161,10 +161,11 @@ def print_elasticity(console: Console, measures: Mapping[str, Elasticity]) -> No
 
 def _summary(run: Simulation) -> str:
     peak = max(plan.total for _, plan in run.history.plans)
-    saved = 1 - run.elasticity.cost / (peak * run.duration_s / 60)
+    static = peak * run.duration_s / 60
+    saved = 1 - run.elasticity.cost / static if static else 0.0
     beside = f", {saved:.0%} less than {peak} instances all the time" if saved >= 0.005 else ""
     cost = f"{run.elasticity.cost:,.0f} instance minutes{beside}."
-    return f"{counted(run.actions, 'action')}; ends at {run.final_plan}. {cost}"
+    return f"{counted(run.actions, 'action')}; ends at {run.final_plan or 'nothing that scales'}. {cost}"
 
 
 def _sparklines(run: Simulation, width: int) -> Table:
@@ -176,12 +177,13 @@ def _sparklines(run: Simulation, width: int) -> Table:
     waiting = [a + b for a, b in zip(history.source_backlog, history.queued, strict=True)][:within]
     rows = [
         ("arriving", arriving, f"up to {_rate(max(arriving))}"),
-        ("processed", emitted, f"up to {_rate(max(emitted))}"),
+        ("taken in", emitted, f"up to {_rate(max(emitted))}"),
     ]
     times = history.times_s[:within][:: max(1, within // 200)]
     for name in run.model.dataflow.scalable:
         instances = [float(run.plan_at(t)[name]) for t in times]
-        rows.append((name, instances, f"{min(instances):.0f} to {max(instances):.0f} instances"))
+        fewest = f"{min(instances):.0f} to " if min(instances) < max(instances) else ""
+        rows.append((name, instances, fewest + counted(round(max(instances)), "instance")))
     rows.append(("waiting", waiting, f"up to {number_text(max(waiting))} records"))
     room = width - max(len(name) for name, _, _ in rows) - max(len(text) for _, _, text in rows) - 4
     table = Table.grid(padding=(0, 2))

@@ -20,7 +20,7 @@ from elastream.policies.ds2 import DS2
 
 WINDOW_S = 60.0
 ROUNDING = 2e-6  # what DS2 itself forgives, and a little
-EXAMPLES = settings(deadline=None, max_examples=150)
+EXAMPLES = settings(deadline=None, max_examples=100)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -169,7 +169,7 @@ def _verdict(decision: Decision, share: float | None, snapshot: Snapshot, knobs:
 
 
 def _suspects(decision: Decision, snapshot: Snapshot) -> str:
-    """Why more instances may not help: what the policy said when it asked for them, and imbalance that shows now."""
+    """Why more instances may not help: what the policy said when it asked for them, and imbalance seen since."""
     telling = (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL, ReasonKind.BOTTLENECK)
     said = [(advice.operator, reason) for advice in decision.advice for reason in advice.reasons]
     seen = [(name, reason) for name, readings in snapshot.by_operator.items() for reason in imbalance(readings)]
@@ -179,7 +179,7 @@ def _suspects(decision: Decision, snapshot: Snapshot) -> str:
 
 
 def _take_back(now: Step, snapshot: Snapshot, decision: Decision, share: float | None) -> Step:
-    """Go back as far as the bounds allow. The action stays to be judged: if going back fails, it is tried again."""
+    """Go back as far as the bounds allow. The action stays to be judged, in case that the engine refuses."""
     back_to = {c.operator: _allowed(snapshot, c.operator, c.before) for c in decision.changes}
     if snapshot.plan.with_changes(back_to) == snapshot.plan:
         return now.update(to_judge=None).go(Trigger.JUDGED, snapshot.at_s)
@@ -250,8 +250,9 @@ def _corrected(
 ) -> tuple[Step, Proposal]:
     """The target-rate ratio: ask for as much more as is missing where the model sees nothing missing."""
     share = achieved_share(snapshot)
-    unchanged = all(snapshot.plan.get(name, wanted) == wanted for name, wanted in proposal.parallelism.items())
-    content = unchanged and (proposal.expected_share is None or proposal.expected_share >= _KEEPS_UP)
+    # to want fewer is to see nothing missing, too: were that held back as too small, it would stay short for ever
+    asks_no_more = all(snapshot.plan.get(name, wanted) >= wanted for name, wanted in proposal.parallelism.items())
+    content = asks_no_more and (proposal.expected_share is None or proposal.expected_share >= _KEEPS_UP)
     explained = any(
         proposal.names(kind) for kind in (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL)
     )

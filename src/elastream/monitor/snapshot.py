@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from elastream.dataflow import Dataflow, Plan
 from elastream.errors import InvalidInput, nearest
+from elastream.monitor.batch_cost import BatchCost
 from elastream.monitor.rates import OperatorRates, operator_rates
 from elastream.monitor.reading import Reading, check_amount
 
@@ -25,6 +26,8 @@ class Snapshot:
     """When the window ended."""
     gaps: tuple[str, ...] = ()
     """What the engine knows that it failed to measure."""
+    batch_costs: Mapping[str, BatchCost] = field(default_factory=dict)
+    """For operators that work in micro-batches: what a batch and a record cost."""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.at_s):

@@ -7,7 +7,9 @@ through the points gives the answer at once:
 - between two points that were seen: the power law through them;
 - above the highest: α·n^β fitted to all of them; where three or more points plainly do not lie on a power law,
   the universal scalability law (contention and coherence, of which Amdahl's law is a part) fitted to them;
-- below the lowest: proportional, so that shrinking is never too bold for an operator that scales sub-linearly.
+- below the lowest: the growth there lies between that of the two lowest points (if the power law goes on) and
+  perfect scaling (if the curve straightens, as Amdahl's does), so the exponent in the middle; and proportional
+  below what that reaches, so that shrinking is not too bold for an operator that scales sub-linearly.
 
 β stays within (0, 1]: measurements that suggest more than linear growth are taken as noise. So is what was only
 timed and lies above the law of the points that were seen at saturation: an operator that keeps up is not shrunk
@@ -103,28 +105,40 @@ class LearnedCurve:
     """Above the highest point."""
 
     def capacity(self, instances: float) -> float:
-        (lowest, at_lowest), (highest, at_highest) = self.points[0], self.points[-1]
+        (lowest, at_lowest), (highest, at_highest) = self._foot, self.points[-1]
         if instances <= lowest:
             return at_lowest * instances / lowest
         if instances >= highest:
             return at_highest * self.law.speedup(instances) / self.law.speedup(highest)
-        (n1, c1), (n2, c2) = next(pair for pair in pairwise(self.points) if instances <= pair[1][0])
+        (n1, c1), (n2, c2) = next(pair for pair in self._stretches if instances <= pair[1][0])
         return float(c1 * (instances / n1) ** (math.log(c2 / c1) / math.log(n2 / n1)))
 
     def needed(self, records_per_s: float) -> float:
-        (lowest, at_lowest), (highest, at_highest) = self.points[0], self.points[-1]
+        lowest, at_lowest = self._foot
         if records_per_s <= at_lowest:
             return lowest * records_per_s / at_lowest
-        for (n1, c1), (n2, c2) in pairwise(self.points):
+        for (n1, c1), (n2, c2) in self._stretches:
             if records_per_s <= c2:
                 return float(n1 * (n2 / n1) ** (math.log(records_per_s / c1) / math.log(c2 / c1)))
+        highest, at_highest = self.points[-1]
         growth = records_per_s / at_highest
         # Extrapolate no further up than the points reach down, but never less than plain DS2 would.
-        furthest = highest * max(highest / lowest, growth)
+        furthest = highest * max(highest / self.points[0][0], growth)
         wanted = growth * self.law.speedup(highest)
         if wanted > self.law.speedup(furthest) * (1 + _ROUNDING):
             return furthest
         return min(furthest, self.law.instances(wanted))
+
+    @property
+    def _stretches(self) -> Iterable[tuple[tuple[float, float], tuple[float, float]]]:
+        return pairwise((self._foot, *self.points))
+
+    @property
+    def _foot(self) -> tuple[float, float]:
+        """Where the curve becomes proportional: as far below the lowest point as the next one is above it."""
+        (n1, c1), (n2, c2) = self.points[:2]
+        exponent = min(1.0, math.log(c2 / c1) / math.log(n2 / n1))
+        return n1 * n1 / n2, float(c1 * (n1 / n2) ** ((1 + exponent) / 2))
 
 
 Curve = Linear | LearnedCurve

@@ -60,10 +60,7 @@ NOTHING_KNOWN = Knowledge()
 def _point(snapshot: Snapshot, name: str, rates: OperatorRates) -> CapacityPoint:
     """Of all instances of the plan: those that did not report, or were idle, are taken to be like the others."""
     saturated = is_saturated(snapshot, name)
-    if saturated:
-        each = rates.observed_processing_per_s / rates.instances
-    else:
-        each = rates.true_per_instance or 0.0
+    each = rates.observed_processing_per_s / rates.instances if saturated else rates.true_per_instance or 0.0
     parallelism = snapshot.plan[name]
     return CapacityPoint(parallelism=parallelism, true_per_s=each * parallelism, saturated=saturated)
 

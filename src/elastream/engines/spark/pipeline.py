@@ -1,0 +1,196 @@
+"""How a pipeline is written: functions from DataFrame to DataFrame, declared with the names of what they read.
+
+    pipeline = Pipeline("wordcount")
+
+    @pipeline.source
+    def sentences(spark): return spark.readStream.format("rate").load()
+
+    @pipeline.operator(reads="sentences", max_parallelism=16)
+    def words(sentences): return sentences.select(F.explode(F.split("line", " ")).alias("word"))
+
+    @pipeline.operator(reads="words", state_partitions=12, output_mode="update")
+    def counts(words): return words.groupBy("word").count()
+
+Nothing runs until an engine takes it: the graph is known before, and can be drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.errors import InvalidInput
+
+DEFAULT_STATE_PARTITIONS = 12
+
+
+class Kind(StrEnum):
+    SOURCE = "source"
+    """An external stream, copied into a channel."""
+    FEED = "feed"
+    """A channel that another process writes to."""
+    OPERATOR = "operator"
+    SINK = "sink"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One declared part of a pipeline."""
+
+    name: str
+    kind: Kind
+    function: Callable[..., Any] | None = None
+    """From DataFrames (of a source, from the session) to a DataFrame; of a sink, what a batch is given to."""
+    reads: tuple[str, ...] = ()
+    schema: str | None = None
+    """Of a feed."""
+    folder: Path | None = None
+    """Where a sink keeps its records, each once, if it has no function."""
+    parallelism: int = 1
+    min_parallelism: int = 1
+    max_parallelism: int | None = None
+    fixed: bool = False
+    state_partitions: int | None = None
+    output_mode: str = "append"
+
+    def operator(self) -> Operator:
+        return Operator(
+            name=self.name,
+            source=self.kind in (Kind.SOURCE, Kind.FEED),
+            min_parallelism=self.min_parallelism,
+            max_parallelism=self.max_parallelism,
+            fixed=self.fixed,
+            state_partitions=self.state_partitions,
+        )
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_OUTPUT_MODES = ("append", "update")
+
+
+class Pipeline:
+    def __init__(self, name: str) -> None:
+        if not name or "/" in name:
+            raise InvalidInput(f"a pipeline has a name without '/', found {name!r}")
+        self.name = name
+        self._steps: dict[str, Step] = {}
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(self._steps.values())
+
+    def source(self, function: Function) -> Function:
+        """An external stream: a function from the session to a streaming DataFrame."""
+        self._add(Step(name=_name(function), kind=Kind.SOURCE, function=function))
+        return function
+
+    def feed(self, name: str, *, schema: str) -> None:
+        """A stream that another process writes, such as the load generator; the schema is Spark's DDL."""
+        self._add(Step(name=name, kind=Kind.FEED, schema=schema))
+
+    def operator(
+        self,
+        *,
+        reads: str | Iterable[str],
+        parallelism: int = 1,
+        min_parallelism: int = 1,
+        max_parallelism: int | None = None,
+        fixed: bool = False,
+        state_partitions: int | None = None,
+        output_mode: str = "append",
+    ) -> Callable[[Function], Function]:
+        """A function from the DataFrames that it reads, in that order, to a DataFrame.
+
+        An operator that keeps state (an aggregate, a join, deduplication) has `state_partitions`: the partitions
+        of its state, and so the most that its parallelism can be without moving the state.
+        """
+        if output_mode not in _OUTPUT_MODES:
+            raise InvalidInput(f"output_mode is one of {', '.join(_OUTPUT_MODES)}, found {output_mode!r}")
+
+        def enter(function: Function) -> Function:
+            self._add(
+                Step(
+                    name=_name(function),
+                    kind=Kind.OPERATOR,
+                    function=function,
+                    reads=_names(reads),
+                    parallelism=parallelism,
+                    min_parallelism=min_parallelism,
+                    max_parallelism=max_parallelism,
+                    fixed=fixed,
+                    state_partitions=state_partitions,
+                    output_mode=output_mode,
+                )
+            )
+            return function
+
+        return enter
+
+    def sink(self, *, reads: str, parallelism: int = 1) -> Callable[[Function], Function]:
+        """A function that is given each batch: `function(dataframe, batch_id)`.
+
+        After a crash the last batch is given to it again with the same id; it must not count twice.
+        """
+
+        def enter(function: Function) -> Function:
+            self._add(
+                Step(
+                    name=_name(function),
+                    kind=Kind.SINK,
+                    function=function,
+                    reads=_names(reads),
+                    parallelism=parallelism,
+                )
+            )
+            return function
+
+        return enter
+
+    def keep(self, name: str, *, reads: str, folder: Path, parallelism: int = 1) -> None:
+        """A sink that keeps every record once, in Parquet files in a folder."""
+        self._add(
+            Step(name=name, kind=Kind.SINK, reads=_names(reads), folder=Path(folder), parallelism=parallelism)
+        )
+
+    def graph(self) -> Dataflow:
+        """The dataflow, checked: unknown names, cycles and sinks with readers are refused."""
+        for step in self.steps:
+            for read in step.reads:
+                if read in self._steps and self._steps[read].kind is Kind.SINK:
+                    raise InvalidInput(f"{step.name!r} reads {read!r}, which is a sink: a sink has no readers")
+        edges = [(read, step.name) for step in self.steps for read in step.reads]
+        try:
+            return Dataflow.of((step.operator() for step in self.steps), edges)
+        except InvalidInput as error:
+            raise error.at(f"pipeline {self.name!r}") from None
+
+    def plan(self) -> Plan:
+        """The parallelism to start with, within the bounds of each operator."""
+        graph = self.graph()
+        return Plan({name: graph[name].clamp(self._steps[name].parallelism) for name in graph.scalable})
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """Who reads what a step puts out."""
+        return tuple(step.name for step in self.steps if name in step.reads)
+
+    def __getitem__(self, name: str) -> Step:
+        return self._steps[name]
+
+    def _add(self, step: Step) -> None:
+        if step.name in self._steps:
+            raise InvalidInput(f"pipeline {self.name!r}: two steps have the name {step.name!r}")
+        if not step.name.isidentifier():
+            raise InvalidInput(f"pipeline {self.name!r}: {step.name!r} is not a name like those of functions")
+        self._steps[step.name] = step
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _names(reads: str | Iterable[str]) -> tuple[str, ...]:
+    return (reads,) if isinstance(reads, str) else tuple(reads)

@@ -1,0 +1,104 @@
+"""How much work each batch was: task times from the driver's REST API.
+
+The API gives jobs with the group they belong to, which is the run of a query, and the batch in their description;
+and stages with the time that their tasks ran. Useful time is that, less waiting for shuffled data.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from elastream.errors import ElastreamError
+
+_BATCH = re.compile(r"batch = (\d+)")
+_MOST_REMEMBERED = 2000
+_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """The work of one batch, over all of its stages."""
+
+    busy_s: float
+    tasks: int
+    """Of the stage with the most tasks: what the operator's work really ran as."""
+    running_s: float
+    """Time during which some stage ran."""
+    last_stage: tuple[int, int]
+
+
+class Stages:
+    """Looks at the REST API and remembers the work of recent batches."""
+
+    def __init__(self, url: str, application: str) -> None:
+        self._base = f"{url}/api/v1/applications/{application}"
+        self._newest_job = -1
+        self._work: OrderedDict[tuple[str, int], Work] = OrderedDict()
+
+    def look(self) -> list[str]:
+        """Take in what was finished since the last look; what was missed, in words."""
+        jobs = sorted(self._get("/jobs"), key=lambda job: int(job["jobId"]))
+        stages = {stage["stageId"]: stage for stage in self._get("/stages?status=complete")}
+        gaps = []
+        if jobs and self._newest_job >= 0 and int(jobs[0]["jobId"]) > self._newest_job + 1:
+            gaps.append(
+                f"jobs {self._newest_job + 1} to {int(jobs[0]['jobId']) - 1} were gone before a look at them"
+            )
+        found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        for job in jobs:
+            batch = _BATCH.search(job.get("description") or "")
+            if batch is not None and "jobGroup" in job:
+                key = (job["jobGroup"], int(batch[1]))
+                found.setdefault(key, []).extend(stages[s] for s in job["stageIds"] if s in stages)
+        for key, parts in found.items():
+            if parts:
+                self._work[key] = _work(parts)
+        while len(self._work) > _MOST_REMEMBERED:
+            self._work.popitem(last=False)
+        self._newest_job = max((int(job["jobId"]) for job in jobs), default=self._newest_job)
+        return gaps
+
+    def work(self, run: str, batch: int) -> Work | None:
+        return self._work.get((run, batch))
+
+    def longest_task_s(self, work: Work) -> float:
+        """The longest task of the last stage of a batch."""
+        stage, attempt = work.last_stage
+        summary = self._get(f"/stages/{stage}/{attempt}/taskSummary?quantiles=1.0")
+        return float(summary["executorRunTime"][0]) / 1000
+
+    def _get(self, path: str) -> Any:
+        try:
+            with urllib.request.urlopen(self._base + path, timeout=_TIMEOUT_S) as answer:
+                return json.load(answer)
+        except (urllib.error.URLError, TimeoutError, ValueError) as error:
+            raise ElastreamError(f"Spark's REST API does not answer: {self._base}{path}: {error}") from None
+
+
+def _work(stages: list[dict[str, Any]]) -> Work:
+    busy_ms = sum(s["executorRunTime"] - s.get("shuffleFetchWaitTime", 0) for s in stages)
+    last = max(stages, key=lambda stage: int(stage["stageId"]))
+    return Work(
+        busy_s=busy_ms / 1000,
+        tasks=max(stage["numCompleteTasks"] for stage in stages),
+        running_s=sum(_lasted_s(stage) for stage in stages),
+        last_stage=(last["stageId"], last["attemptId"]),
+    )
+
+
+def _lasted_s(stage: dict[str, Any]) -> float:
+    try:
+        return (_time(stage["completionTime"]) - _time(stage["submissionTime"])).total_seconds()
+    except KeyError:
+        return 0.0
+
+
+def _time(text: str) -> datetime:
+    return datetime.strptime(text.replace("GMT", "+0000"), "%Y-%m-%dT%H:%M:%S.%f%z")

@@ -1,0 +1,88 @@
+"""The folder of a running pipeline: channels, checkpoints, controls, and what it all belongs to.
+
+pipeline.json         the pipeline's name and the schemas of its steps
+lock                  held while a driver runs: Spark's checkpoints are not safe against a second writer
+channels/NAME/        what a step puts out
+checkpoints/NAME/     Spark's checkpoint of a step's query
+control/NAME.json     parallelism and batch size of a step, read by its readers between two batches
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.errors import ElastreamError, InvalidInput
+
+
+class Workspace:
+    def __init__(self, folder: Path, pipeline: str) -> None:
+        self.folder = folder
+        self.pipeline = pipeline
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Make the folders and take the lock; refuse a folder of another pipeline, or one that is in use."""
+        try:
+            for name in ("channels", "checkpoints", "control"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ElastreamError(f"{self.folder}: cannot be used: {error.strerror}") from None
+        self._take_lock()
+        known = self._read()
+        if known is not None and known["pipeline"] != self.pipeline:
+            self.close()
+            raise InvalidInput(
+                f"{self.folder}: holds the checkpoints of the pipeline {known['pipeline']!r}, not of "
+                f"{self.pipeline!r}; choose another folder"
+            )
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def check_schemas(self, schemas: Mapping[str, str]) -> None:
+        """Refuse a schema that changed since the checkpoint; remember those that are new."""
+        known = self._read() or {"pipeline": self.pipeline, "schemas": {}}
+        for name, schema in schemas.items():
+            before = known["schemas"].get(name, schema)
+            if before != schema:
+                raise InvalidInput(
+                    f"{self.folder}: what {name!r} puts out has changed since its checkpoint: it was {before}, "
+                    f"now it is {schema}; choose another folder, or change it back"
+                )
+        known["schemas"].update(schemas)
+        (self.folder / "pipeline.json").write_text(json.dumps(known, indent=1), encoding="utf-8")
+
+    def channel(self, name: str) -> SegmentLog:
+        return SegmentLog(self.folder / "channels" / name)
+
+    def checkpoint(self, name: str) -> Path:
+        return self.folder / "checkpoints" / name
+
+    def control(self, name: str) -> Path:
+        return self.folder / "control" / f"{name}.json"
+
+    def _read(self) -> dict[str, Any] | None:
+        path = self.folder / "pipeline.json"
+        if not path.exists():
+            return None
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise InvalidInput(f"{path}: not a file of elastream's") from None
+        return found
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise ElastreamError(f"{self.folder}: another process runs this pipeline here") from None

@@ -1,0 +1,141 @@
+"""What a batch costs: the capacity model of an operator that works in micro-batches.
+
+A batch has a fixed price (planning, starting tasks, committing state) beside the price of its records. Over the
+last batches fit, with non-negative least squares,
+
+    busy seconds of a batch = f₀ · tasks + f₁ · state partitions + c · records
+
+1/c is the true rate of a slot. With F = f₀·p + f₁·N the fixed busy seconds of a batch, h the driver's time for a
+batch, b the balance (mean task time over the longest) and T the longest batch that the latency target allows, a
+rate λ needs
+
+    p · b · (T − h)  ≥  F + c · λ · T
+
+which is DS2's λ / true rate where the fixed prices vanish.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+
+from elastream.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchCost:
+    """The fitted prices of an operator; a curve from instances to records per second and back."""
+
+    per_record_s: float
+    per_task_s: float
+    """f₀."""
+    per_state_partition_s: float
+    """f₁."""
+    state_partitions: int
+    driver_s: float
+    """h."""
+    balance: float
+    """b, at most 1."""
+    longest_batch_s: float
+    """T."""
+
+    def __post_init__(self) -> None:
+        for name in ("per_record_s", "longest_batch_s", "balance"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise InvalidInput(f"batch cost: {name} must be above 0, found {getattr(self, name)}")
+        for name in ("per_task_s", "per_state_partition_s", "driver_s", "state_partitions"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise InvalidInput(f"batch cost: {name} must be at least 0, found {getattr(self, name)}")
+        if self.balance > 1:
+            raise InvalidInput(f"batch cost: balance must be at most 1, found {self.balance}")
+
+    @property
+    def _per_instance_s(self) -> float:
+        """The seconds of a batch that each further instance adds for records."""
+        return self.balance * (self.longest_batch_s - self.driver_s) - self.per_task_s
+
+    @property
+    def _for_state_s(self) -> float:
+        return self.per_state_partition_s * self.state_partitions
+
+    def capacity(self, instances: float) -> float:
+        """Records per second that so many instances sustain; 0 where the fixed prices leave no time."""
+        seconds = instances * self._per_instance_s - self._for_state_s
+        return max(0.0, seconds) / (self.per_record_s * self.longest_batch_s)
+
+    def needed(self, records_per_s: float) -> float:
+        """Instances for a rate; infinite where a batch is all fixed price."""
+        if self._per_instance_s <= 0:
+            return math.inf
+        return (
+            self.per_record_s * records_per_s * self.longest_batch_s + self._for_state_s
+        ) / self._per_instance_s
+
+    def __str__(self) -> str:
+        fixed_ms = 1000 * (self.per_task_s + self._for_state_s)
+        return (
+            f"a record costs {1e6 * self.per_record_s:.3g} µs, a batch {fixed_ms:.3g} ms of slots "
+            f"and {1000 * self.driver_s:.3g} ms of the driver, batches of {self.longest_batch_s:g} s"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """What one batch of an operator did."""
+
+    records: float
+    busy_s: float
+    """Of all its tasks together."""
+    tasks: int
+    driver_s: float
+    longest_task_s: float
+
+
+_LEAST_BATCHES = 4
+
+
+def fit(batches: Sequence[Batch], *, state_partitions: int, longest_batch_s: float) -> BatchCost | None:
+    """The prices that explain the batches best; None while too few of them had records."""
+    with_records = [batch for batch in batches if batch.records > 0 and batch.tasks > 0]
+    if len(with_records) < _LEAST_BATCHES:
+        return None
+    per_task_s, per_partition_s, per_record_s = _prices(with_records, state_partitions)
+    if per_record_s <= 0:
+        # The batches were all alike, or the fixed price hid that of the records: then all of it is theirs,
+        # as plain DS2 would have it.
+        per_task_s = per_partition_s = 0.0
+        per_record_s = sum(b.busy_s for b in with_records) / sum(b.records for b in with_records)
+    if per_record_s <= 0:
+        return None
+    return BatchCost(
+        per_record_s=per_record_s,
+        per_task_s=per_task_s,
+        per_state_partition_s=per_partition_s,
+        state_partitions=state_partitions,
+        driver_s=float(np.median([batch.driver_s for batch in with_records])),
+        balance=_balance(with_records),
+        longest_batch_s=longest_batch_s,
+    )
+
+
+def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, float, float]:
+    """f₀, f₁ and c. What does not vary over the batches cannot be told from the rest, and is 0."""
+    tasks = np.array([batch.tasks for batch in batches], dtype=float)
+    records = np.array([batch.records for batch in batches], dtype=float)
+    busy = np.array([batch.busy_s for batch in batches], dtype=float)
+    fixed = tasks if np.ptp(tasks) > 0 or state_partitions == 0 else np.zeros_like(tasks)
+    state = np.full_like(tasks, float(state_partitions))
+    terms = np.column_stack([fixed, state, records])
+    scale = np.maximum(np.abs(terms).max(axis=0), 1e-12)  # columns of one size, or the solver sees only records
+    solution, _ = nnls(terms / scale, busy)
+    found = solution / scale
+    return float(found[0]), float(found[1]), float(found[2])
+
+
+def _balance(batches: Sequence[Batch]) -> float:
+    shares = [batch.busy_s / batch.tasks / batch.longest_task_s for batch in batches if batch.longest_task_s > 0]
+    return min(1.0, float(np.median(shares))) if shares else 1.0

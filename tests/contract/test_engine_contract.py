@@ -1,0 +1,243 @@
+"""What the manager relies on, whatever engine runs the pipeline (`manager/engine.py`).
+
+An engine joins by adding a factory to `ENGINES`. The pipeline is source → map → count, in which every record
+becomes one record; it starts with one instance each, and 1 to 8 are allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.engines.simulated import (
+    DowntimeScope,
+    EngineModel,
+    OperatorModel,
+    PowerLaw,
+    SimulatedEngine,
+    SourceModel,
+)
+from elastream.errors import ElastreamError
+from elastream.manager.decision import Decision
+from elastream.manager.engine import Clock, Engine
+from elastream.monitor import Snapshot
+from elastream.testing import chain
+from elastream.workloads.load import Steps
+
+PIPELINE = Dataflow.of(
+    [
+        Operator(name="source", source=True),
+        Operator(name="map", max_parallelism=8),
+        Operator(name="count", max_parallelism=8),
+    ],
+    chain("source", "map", "count"),
+)
+START = Plan({"map": 1, "count": 1})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """An engine that runs the pipeline, with what a test needs to know besides the port."""
+
+    engine: Engine
+    clock: Clock
+    drain: Callable[[], None]
+    """Let no more records come, and wait until nothing is left to do."""
+    records_brought: Callable[[], float]
+    """How many records the source was given, from the start."""
+    records_delivered: Callable[[], float]
+    """How many records count has put out, from the start."""
+
+
+def simulated(**options: object) -> Subject:
+    """Far too few instances at first, and queues so short that the source is soon held back."""
+    load_ends_s = 300.0
+    model = EngineModel(
+        dataflow=PIPELINE,
+        sources={"source": SourceModel(load=Steps(steps=((0.0, 400.0), (load_ends_s, 0.0))))},
+        operators={
+            "map": OperatorModel(capacity=PowerLaw(per_instance_per_s=100.0), queue_records=500.0),
+            "count": OperatorModel(capacity=PowerLaw(per_instance_per_s=150.0), queue_records=500.0),
+        },
+        initial_plan=START,
+        **options,  # type: ignore[arg-type]
+    )
+    engine = SimulatedEngine(model)
+
+    def brought() -> float:
+        return engine.totals().sources["source"].arrived
+
+    def delivered() -> float:
+        return engine.totals().operators["count"].processed
+
+    def drain() -> None:
+        engine.wait(max(0.0, load_ends_s - engine.now()))
+        while brought() - delivered() > 1e-6:  # records are real numbers here
+            engine.wait(60.0)
+            assert engine.now() < 86_400.0, "records are stuck"
+
+    return Subject(engine=engine, clock=engine, drain=drain, records_brought=brought, records_delivered=delivered)
+
+
+ENGINES: dict[str, Callable[[], Subject]] = {
+    "simulated, no downtime": simulated,
+    "simulated, the job stops": lambda: simulated(downtime_s=(30.0, 50.0), noise=0.1),
+    "simulated, an operator stops": lambda: simulated(downtime_s=2.2, downtime_scope=DowntimeScope.OPERATOR),
+}
+
+
+@pytest.fixture(params=ENGINES)
+def subject(request: pytest.FixtureRequest) -> Subject:
+    return ENGINES[request.param]()
+
+
+@pytest.fixture
+def engine(subject: Subject) -> Engine:
+    return subject.engine
+
+
+@pytest.fixture
+def clock(subject: Subject) -> Clock:
+    return subject.clock
+
+
+def to(engine: Engine, **changes: int) -> Decision:
+    """A decision that changes some operators of what runs now."""
+    before = engine.plan()
+    return Decision(number=1, at_s=0.0, before=before, after=before.with_changes(changes))
+
+
+def windows_s(snapshot: Snapshot) -> list[float]:
+    return [reading.window_s for reading in snapshot.readings]
+
+
+class TestGraphAndPlan:
+    def test_the_graph_is_the_pipeline(self, engine: Engine) -> None:
+        assert engine.graph() == PIPELINE
+
+    def test_the_plan_has_every_operator_but_the_sources(self, engine: Engine) -> None:
+        assert engine.plan() == START
+
+
+class TestMeasure:
+    def test_a_snapshot_is_complete_and_of_what_is_in_force(self, engine: Engine, clock: Clock) -> None:
+        clock.wait(30.0)
+        snapshot = engine.measure()
+        assert snapshot.missing == ()
+        assert snapshot.dataflow == engine.graph()
+        assert snapshot.plan == engine.plan()
+
+    def test_what_comes_in_counts_whether_or_not_the_pipeline_keeps_up(self, engine: Engine, clock: Clock) -> None:
+        clock.wait(60.0)
+        snapshot = engine.measure()
+        assert snapshot.source_rates["source"] == pytest.approx(400.0, rel=0.05)
+        assert snapshot.rates["map"].observed_processing_per_s < 200.0
+
+    def test_it_tells_of_the_time_since_the_last_call(self, engine: Engine, clock: Clock) -> None:
+        for waited_s in (30.0, 60.0):
+            clock.wait(waited_s)
+            snapshot = engine.measure()
+            assert snapshot.at_s == pytest.approx(clock.now(), abs=1.0)
+            assert windows_s(snapshot) == pytest.approx([waited_s] * len(snapshot.readings), rel=0.05)
+
+    def test_it_tells_of_the_time_since_the_last_action(self, engine: Engine, clock: Clock) -> None:
+        clock.wait(60.0)
+        engine.rescale(to(engine, map=4))
+        clock.wait(30.0)
+        snapshot = engine.measure()
+        assert windows_s(snapshot) == pytest.approx([30.0] * len(snapshot.readings), rel=0.05)
+
+    def test_windows_follow_each_other_in_time(self, engine: Engine, clock: Clock) -> None:
+        times = []
+        for instances in (2, 3, 3, 1):
+            engine.rescale(to(engine, map=instances))
+            clock.wait(20.0)
+            times.append(engine.measure().at_s)
+        assert times == sorted(set(times))
+
+    def test_useful_time_gives_rates_that_do_not_depend_on_the_load(self, engine: Engine, clock: Clock) -> None:
+        clock.wait(60.0)
+        alone = engine.measure().rates["map"].true_per_instance
+        engine.rescale(to(engine, map=8, count=8))
+        clock.wait(60.0)
+        together = engine.measure().rates["map"].true_per_instance
+        assert alone is not None
+        assert together == pytest.approx(alone, rel=0.5)
+
+
+class TestRescale:
+    def test_the_plan_is_what_was_asked_for(self, engine: Engine) -> None:
+        outcome = engine.rescale(to(engine, map=5))
+        assert outcome.succeeded
+        assert outcome.plan == engine.plan() == {"map": 5, "count": 1}
+
+    def test_several_operators_change_in_one_action(self, engine: Engine) -> None:
+        outcome = engine.rescale(to(engine, map=5, count=3))
+        assert outcome.plan == engine.plan() == {"map": 5, "count": 3}
+
+    def test_one_may_grow_while_another_shrinks(self, engine: Engine) -> None:
+        engine.rescale(to(engine, map=6, count=2))
+        engine.rescale(to(engine, map=2, count=6))
+        assert engine.plan() == {"map": 2, "count": 6}
+
+    def test_a_second_time_changes_nothing(self, engine: Engine, clock: Clock) -> None:
+        decision = to(engine, map=5, count=3)
+        engine.rescale(decision)
+        began = clock.now()
+        again = engine.rescale(decision)
+        assert again.succeeded
+        assert again.plan == engine.plan() == {"map": 5, "count": 3}
+        assert clock.now() == pytest.approx(began, abs=1.0), "an action that is done already costs no downtime"
+
+    def test_an_action_that_was_left_half_done_is_finished(self, engine: Engine) -> None:
+        decision = to(engine, map=5, count=3)
+        engine.rescale(to(engine, map=5))  # as far as a manager got that was killed
+        assert engine.rescale(decision).plan == engine.plan() == {"map": 5, "count": 3}
+
+    @pytest.mark.parametrize("instances", [1, 2, 8])
+    def test_the_next_snapshot_has_as_many_instances_as_the_plan(
+        self, engine: Engine, clock: Clock, instances: int
+    ) -> None:
+        engine.rescale(to(engine, map=3, count=3))
+        engine.rescale(to(engine, map=instances))
+        clock.wait(30.0)
+        snapshot = engine.measure()
+        assert snapshot.is_complete
+        assert len(snapshot.by_operator["map"]) == instances
+        assert len(snapshot.by_operator["count"]) == 3
+
+    def test_time_does_not_go_back_and_the_outcome_says_how_long_it_took(
+        self, engine: Engine, clock: Clock
+    ) -> None:
+        began = clock.now()
+        outcome = engine.rescale(to(engine, map=4))
+        assert 0.0 <= outcome.took_s == pytest.approx(clock.now() - began, abs=1.0)
+
+    def test_what_cannot_be_done_is_refused_and_changes_nothing(self, engine: Engine, clock: Clock) -> None:
+        with pytest.raises(ElastreamError, match="map"):
+            engine.rescale(to(engine, map=9, count=2))
+        assert engine.plan() == START
+        clock.wait(30.0)
+        assert engine.measure().plan == START
+
+
+class TestRecords:
+    def test_none_is_lost_or_repeated_by_actions(self, subject: Subject) -> None:
+        plans = [(4, 1), (4, 3), (1, 3), (2, 2), (8, 8)]
+        for instances, counting in plans:
+            subject.clock.wait(20.0)
+            subject.engine.rescale(to(subject.engine, map=instances, count=counting))
+        subject.drain()
+        assert subject.records_brought() > 0
+        assert subject.records_delivered() == pytest.approx(subject.records_brought(), rel=1e-9)
+
+    def test_more_instances_get_more_done(self, subject: Subject) -> None:
+        subject.clock.wait(60.0)
+        alone = subject.engine.measure().rates["count"].observed_processing_per_s
+        subject.engine.rescale(to(subject.engine, map=4, count=4))
+        subject.clock.wait(60.0)
+        together = subject.engine.measure().rates["count"].observed_processing_per_s
+        assert together > 2 * alone
