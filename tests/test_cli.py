@@ -477,7 +477,8 @@ def test_simulate_as_json(run: Run, scenario: Path) -> None:
 def test_the_example_runs(run: Run) -> None:
     result = run("simulate", EXAMPLE, "--json")
     assert result.status == 0
-    assert result.json["final_parallelism"] == {"words": 4, "counts": 4}
+    assert result.json["actions"] > 0
+    assert result.json["elasticity"]["timeshare_under"] < 0.2
 
 
 def test_a_recording_has_the_windows_each_with_its_events_after_it(recording: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastream.engines.simulated.scenario import Scenario, read_scenario, scenario_from
@@ -142,6 +142,8 @@ def scratched(draw: st.DrawFn, text: str) -> bytes:
     return content[:start] + draw(st.binary(max_size=6)) + content[start + draw(st.integers(0, 40)) :]
 
 
+patient = settings(deadline=None)  # these touch the disk, which others use, too
+
 Found = TypeVar("Found")
 
 
@@ -175,18 +177,21 @@ def test_the_valid_files_are_valid() -> None:
     assert isinstance(read(read_scenario, yaml.safe_dump(SCENARIO).encode()), Scenario)
 
 
+@patient
 @given(st.one_of(st.binary(), st.text().map(str.encode), scratched(json.dumps(SNAPSHOT) + "\n")))
 def test_any_bytes_as_a_recording(content: bytes) -> None:
     found = read(read_recording, content)
     assert found is None or found.snapshots
 
 
+@patient
 @given(st.lists(JSON_VALUES, max_size=3))
 def test_any_json_values_as_a_recording(values: list[Any]) -> None:
     found = read(read_recording, lines_of(values))
     assert found is None or found.snapshots
 
 
+@patient
 @given(st.lists(mutated(SNAPSHOT, JSON_VALUES), min_size=1, max_size=2))
 def test_mutated_snapshots_are_refused_or_come_back_from_a_recording_of_their_own(values: list[Any]) -> None:
     found = read(read_recording, lines_of(values))
@@ -196,6 +201,7 @@ def test_mutated_snapshots_are_refused_or_come_back_from_a_recording_of_their_ow
             assert again == snapshot
 
 
+@patient
 @given(mutated(SNAPSHOT, JSON_VALUES))
 def test_a_snapshot_file_and_a_recording_of_it_agree(value: Any) -> None:
     recorded = read(read_recording, lines_of([value]))
@@ -204,6 +210,7 @@ def test_a_snapshot_file_and_a_recording_of_it_agree(value: Any) -> None:
         assert (recorded.snapshots if recorded else ()) == ((alone,) if alone else ())
 
 
+@patient
 @given(st.binary() | scratched((json.dumps(SNAPSHOT) + "\n") * 2))
 def test_a_writer_takes_up_any_file_and_loses_only_what_is_cut_off(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -220,18 +227,21 @@ def test_a_writer_takes_up_any_file_and_loses_only_what_is_cut_off(content: byte
 # Scenarios
 
 
+@patient
 @given(st.one_of(st.binary(), st.text().map(str.encode), scratched(yaml.safe_dump(SCENARIO))))
 def test_any_bytes_as_a_scenario(content: bytes) -> None:
     found = read(read_scenario, content)
     assert found is None or found.duration_s > 0
 
 
+@patient
 @given(mutated(SCENARIO, YAML_VALUES))
 def test_mutated_scenarios_as_files(value: Any) -> None:
     found = read(read_scenario, yaml.safe_dump(value, allow_unicode=True).encode(errors="replace"))
     assert found is None or found.duration_s > 0
 
 
+@patient
 @given(YAML_VALUES | mutated(SCENARIO, YAML_VALUES))
 def test_any_value_as_a_scenario(value: Any) -> None:
     try:

@@ -334,12 +334,9 @@ def _policy_and_knobs(
         elif _meant(name, of_others) not in of_others:
             known = {*of_policy, *of_manager}
             raise InvalidInput(f"--set {name}: no option of {policy} and no knob{nearest(name, known)}")
-    policy_layers = [scenario.policies.get(policy, {})] if scenario else []
-    manager_layers = [scenario.manager] if scenario else []
-    return (
-        create(policy, _layered(of_policy, *policy_layers, for_policy)),
-        build(Knobs, _layered(of_manager, entry.knobs, *manager_layers, for_manager), place="manager"),
-    )
+    options = _layered(of_policy, scenario.policies.get(policy, {}) if scenario else {}, for_policy)
+    knobs = _layered(of_manager, entry.knobs, scenario.manager if scenario else {}, for_manager)
+    return create(policy, options), build(Knobs, knobs, place="manager")
 
 
 def _names(options_class: type[Any]) -> tuple[str, ...]:

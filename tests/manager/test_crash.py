@@ -63,16 +63,13 @@ class Process:
         self.kill()
 
 
-@pytest.fixture(params=["killed", "exits at once"], scope="module")
-def left_behind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a manager whose process ended while the engine was carrying out its first action."""
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a manager that was killed while the engine was carrying out its first action."""
     folder = tmp_path_factory.mktemp("crash")
-    with Process("act", str(folder / "manager.db"), request.param) as process:
+    with Process("act", str(folder / "manager.db"), "wait") as process:
         assert process.says() == "rescaling, action 1"
-        if request.param == "killed":
-            assert process.kill() == -signal.SIGKILL
-        else:
-            assert process.ends() == 3
+        assert process.kill() == -signal.SIGKILL
     return folder
 
 
@@ -83,13 +80,27 @@ def path(left_behind: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy" / "manager.db"
 
 
-def test_the_intent_is_found(path: Path) -> None:
+def intent(path: Path) -> Decision | None:
     with Store(path) as store:
         state = store.load()
     assert state is not None
     assert state.phase is Phase.RESCALING
-    assert state.under_way is not None
-    assert (state.under_way.number, state.under_way.before, state.under_way.after) == (1, BEFORE, AFTER)
+    return state.under_way
+
+
+def test_a_killed_manager_leaves_its_intent(path: Path) -> None:
+    found = intent(path)
+    assert found is not None
+    assert (found.number, found.before, found.after) == (1, BEFORE, AFTER)
+
+
+def test_so_does_one_that_exits_without_a_word(tmp_path: Path) -> None:
+    with Process("act", str(tmp_path / "manager.db"), "exit") as process:
+        assert process.says() == "rescaling, action 1"
+        assert process.ends() == 3
+    found = intent(tmp_path / "manager.db")
+    assert found is not None
+    assert found.after == AFTER
 
 
 @pytest.mark.parametrize(
@@ -145,7 +156,7 @@ def act(store: Store, how: str) -> None:
 
     def broken_off(decision: Decision) -> Plan:
         say(f"rescaling, action {decision.number}")
-        if how == "exits at once":
+        if how == "exit":
             os._exit(3)
         sys.stdin.readline()  # nobody will write a line
         raise AssertionError("this process should have been killed")

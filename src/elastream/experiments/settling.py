@@ -1,4 +1,4 @@
-"""Runs that end when the manager has settled: for experiments that count how many actions it takes to get there."""
+"""Runs that end when the manager has settled, for experiments that count the actions until then."""
 
 from __future__ import annotations
 

@@ -5,21 +5,17 @@ for each that goes in, and where records wait for a window. It does not compute 
 the benchmark's generator: for 50 events there are 1 person, 3 auctions and 46 bids; an auction has one of 5
 categories, a person lives in one of 6 states; sellers and bidders are among the 1,000 newest persons.
 
-What a record costs is not part of a shape. An experiment says how many instances an operator needs for given
-source rates, and the cost follows from that.
+What a record costs is not part of a shape: that is a matter of the engine, and of whoever runs it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-from elastream.dataflow import Dataflow, Operator, Plan
-from elastream.engines.simulated.capacity import PowerLaw
-from elastream.engines.simulated.model import EngineModel, OperatorModel, SourceModel
-from elastream.workloads.load import Constant, Load
+from elastream.dataflow import Dataflow, Operator
 
 BIDS, AUCTIONS, PERSONS, SINK = "bids", "auctions", "persons", "sink"
 
@@ -37,8 +33,7 @@ class ShapeOperator:
     shuffles: bool = False
     """What it puts out is sent by key to all instances of the next operator."""
     window_s: float | None = None
-    """Its results come when a window fires, as often as this. To put out a result is then as much work as to set
-    a record aside."""
+    """Its results come when a window fires, as often as this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,46 +127,3 @@ Q11 = Shape(
         ShapeOperator(name=SINK, reads=("sessions",)),
     ),
 )
-
-
-def pipeline(
-    shape: Shape,
-    *,
-    source_rates: Mapping[str, float],
-    needs: Mapping[str, float],
-    exponents: Mapping[str, float],
-    start: int,
-    loads: Mapping[str, Load] | None = None,
-    max_parallelism: int | None = None,
-    queue_records: float = math.inf,
-) -> EngineModel:
-    """A query as a model: every operator starts with `start` instances.
-
-    `needs` says how many instances, as a real number, each operator needs for the source rates, and `exponents`
-    how its capacity grows with their number. The load is constant unless other loads are given.
-    """
-    required = shape.required_per_s(source_rates)
-    loads = loads or {name: Constant(records_per_s=rate) for name, rate in source_rates.items()}
-    return EngineModel(
-        dataflow=shape.dataflow(max_parallelism),
-        operators={
-            o.name: replace(
-                _operator_model(o, required[o.name], needs[o.name], exponents[o.name]), queue_records=queue_records
-            )
-            for o in shape.operators
-        },
-        sources={name: SourceModel(load=loads[name]) for name in shape.sources},
-        initial_plan=Plan({operator.name: start for operator in shape.operators}),
-    )
-
-
-def _operator_model(operator: ShapeOperator, required_per_s: float, needed: float, exponent: float) -> OperatorModel:
-    # in a window each record is worked on twice: set aside, and again with its share of the results
-    fire_weight = operator.selectivity if operator.window_s is not None else 0.0
-    alone_per_s = required_per_s * (1 + fire_weight) / math.pow(needed, exponent)
-    return OperatorModel(
-        capacity=PowerLaw(per_instance_per_s=alone_per_s, exponent=exponent),
-        selectivity=operator.selectivity,
-        window_s=operator.window_s,
-        fire_cost_s_per_record=fire_weight / alone_per_s,
-    )

@@ -317,7 +317,7 @@ def _check_frame(step: Step, frame: DataFrame) -> None:
     if step.kind is not Kind.OPERATOR:
         return
     plan = frame._jdf.queryExecution().analyzed().toString()
-    keeping = [node for line in plan.splitlines() for node in _STATEFUL if line.lstrip(" :+-").startswith(node)]
+    keeping = [node for line in plan.splitlines() for node in _STATEFUL if line.lstrip(" :+-~").startswith(node)]
     if len(keeping) > 1:
         raise InvalidInput(
             f"{step.name!r} keeps state in {len(keeping)} places ({', '.join(keeping)}): only the last would "
