@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from elastream.dataflow.graph import check_count
 from elastream.errors import InvalidInput, nearest
@@ -45,6 +49,15 @@ class Plan(Mapping[str, int]):
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {instances}" for name, instances in self.parallelism.items())
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """In files a plan is a plain object of numbers."""
+        return core_schema.no_info_after_validator_function(
+            cls,
+            core_schema.dict_schema(core_schema.str_schema(), core_schema.int_schema()),
+            serialization=core_schema.plain_serializer_function_ser_schema(dict),
+        )
 
     @property
     def total(self) -> int:

@@ -51,11 +51,11 @@ _DIFFERS = (
     "An action counts whichever operator it changes. The sinks start as large as everything else although they "
     "need one or two instances, so every run has at least one. Table 4 looks at the main operators; so does our "
     "second line.",
-    "Every end is the least because every need lies half an instance below a whole number. With n + 1 instances an "
-    "operator that scales as n^β does (1 + 1/n)^(1−β) less each than with n, so that a need just below n looks "
-    "like more than n from there, and DS2 stays at n + 1.",
+    "Every end is the least because every need lies half an instance below a whole number. Where an operator "
+    "scales as n^β, each of n + 1 instances does (1 + 1/n)^(1−β) times less than each of n. So a need just below "
+    "n looks like more than n to DS2 when it comes from above, and it stays at n + 1.",
     "The noise is 1 %. With 2 % and more plain DS2 now and then gives an instance back and takes it again. The "
-    "paper's answer to that is to ignore changes by one or two, which it did not do here.",
+    "paper's answer to that is to ignore changes by one or two (section 4.2).",
     "Windows do no harm: an interval of 30 s holds whole windows of 5 s and 10 s, and channels hold what a window "
     "puts out at once. With small buffers the operators behind a window would have to be sized for its bursts, of "
     "which DS2 knows nothing.",

@@ -18,6 +18,8 @@ from elastream.manager.store import Store, StoreError
 from elastream.monitor import Snapshot
 from elastream.policies.catalog import Policy
 
+_ROUNDING = 1e-9  # of an interval, that adding up intervals may miss the end by
+
 
 class WallClock:
     """Real time; a wait ends at once when the manager is stopped."""
@@ -63,7 +65,7 @@ class Manager:
             left_s = until_s - self.clock.now()
             self.clock.wait(min(self.knobs.interval_s, left_s))
             # what is left of an interval at the end is too short to be judged like the others
-            if not stopped() and left_s >= self.knobs.interval_s:
+            if not stopped() and left_s >= self.knobs.interval_s * (1 - _ROUNDING):
                 self.tick()
 
     def tick(self) -> None:
@@ -76,7 +78,10 @@ class Manager:
             self._trouble(f"cannot measure: {error}")
             return
         self.on_snapshot(snapshot)
-        self._apply(given)
+        try:
+            self._apply(given)
+        except ElastreamError as error:  # a policy that cannot cope with this window may with the next
+            self._trouble(f"this window led to nothing: {error}")
 
     def _found(self) -> Started:
         return Started(at_s=self.clock.now(), plan=self.engine.plan())

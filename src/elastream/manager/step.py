@@ -93,7 +93,7 @@ def step(state: ManagerState, given: Input, *, policy: Policy, knobs: Knobs) -> 
 def _measured(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> Step:
     at_s, state = snapshot.at_s, now.state
     if state.last_at_s is not None and at_s <= state.last_at_s:
-        why = f"the clock went from {state.last_at_s:g} s to {at_s:g} s; this window is left out"
+        why = f"the clock went from {state.last_at_s:.3f} s to {at_s:.3f} s; this window is left out"
         # the new time counts from here on, or one jump back would silence the manager until time catches up
         return now.tell(Ignored(at_s=at_s, why=why)).update(last_at_s=at_s, seen=(), recent=())
     now = now.update(last_at_s=at_s)
@@ -160,11 +160,13 @@ def _verdict(decision: Decision, share: float | None, snapshot: Snapshot, knobs:
         return Verdict.UNCLEAR
     if _load_changed(decision.source_rates, snapshot.source_rates, knobs.load_change):
         return Verdict.UNCLEAR
-    if knobs.rollback_drop is not None and share < before * (1 - knobs.rollback_drop):
+    # by the load for which it was decided: a load that has grown since lowers the share, whatever was done
+    achieved = share * _growth(decision.source_rates, snapshot.source_rates)
+    if knobs.rollback_drop is not None and achieved < before * (1 - knobs.rollback_drop):
         return Verdict.HARMFUL
     if not decision.grows or expected is None or expected - before < 1 - _KEEPS_UP:
         return Verdict.EFFECTIVE
-    gained = (share - before) / (expected - before)
+    gained = (achieved - before) / (expected - before)
     return Verdict.USELESS if gained < knobs.least_gain else Verdict.EFFECTIVE
 
 
@@ -232,7 +234,7 @@ def _ask(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> Step:
         now = now.tell(Held(at_s=snapshot.at_s, why="; ".join(held)))
     if wanted == snapshot.plan:
         # the proposals in a row begin with the first that wants a change, not with what was wanted before it
-        return now.go(Trigger.NOTHING_WANTED, snapshot.at_s).update(recent=())
+        return now.go(Trigger.NOTHING_WANTED, snapshot.at_s).update(recent=(), last_dry_run=None)
     return _let_through(now, snapshot, proposal, wanted, knobs)
 
 
@@ -379,7 +381,9 @@ def _rescaled(now: Step, at_s: float, outcome: Outcome, knobs: Knobs) -> Step:
     if decision is None:
         raise IllegalTransition(now.state.phase, Trigger.ACTION_ENDED)
     now = now.tell(Acted(at_s=at_s, number=decision.number, outcome=outcome))
-    if outcome.plan == decision.after:
+    if outcome.succeeded or outcome.plan == decision.after:
+        # an engine may have come as near as it can: it takes only some numbers of instances, say
+        decision = replace(decision, after=outcome.plan)
         # that an action could be undone does not make the next try more promising
         failures = now.state.failures if decision.kind is DecisionKind.ROLLBACK else 0
         return _ended(now.update(to_judge=decision, failures=failures), at_s, knobs)
@@ -432,6 +436,11 @@ def _dropped(now: Step, at_s: float, decision: Decision, plan: Plan, knobs: Knob
     outcome = Outcome(plan=plan, succeeded=False, took_s=0.0, detail=why)
     now = now.tell(Acted(at_s=at_s, number=decision.number, outcome=outcome))
     return _ended(now.update(to_judge=None), at_s, knobs, why)
+
+
+def _growth(before: Mapping[str, float], now: Mapping[str, float]) -> float:
+    """By how much the load grew, at the source where it grew most; at least 1."""
+    return max((1.0, *(rate / before[name] for name, rate in now.items() if before.get(name, 0.0) > 0)))
 
 
 def _load_changed(before: Mapping[str, float], now: Mapping[str, float], share: float) -> bool:

@@ -48,7 +48,8 @@ class Scenario:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """A number that a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**1023
 
 
 def _number_as(key: str, value: Any) -> Any:

@@ -19,7 +19,7 @@ from elastream.errors import ElastreamError
 
 _BATCH = re.compile(r"batch = (\d+)")
 _MOST_REMEMBERED = 2000
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 60.0  # the first answer loads the API, which takes seconds on a busy machine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
