@@ -15,9 +15,10 @@ from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.manager.events import Event
 from elastream.manager.knobs import Knobs
+from elastream.manager.moves import Step
 from elastream.manager.phase import Phase
 from elastream.manager.state import ManagerState, initial_state
-from elastream.manager.step import Input, Measured, Rescaled, Started, Step, step
+from elastream.manager.step import Input, Measured, Rescaled, Started, step
 from elastream.monitor import Reading, Snapshot
 from elastream.policies.catalog import Policy
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge

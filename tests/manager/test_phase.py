@@ -16,9 +16,10 @@ from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.manager.events import Decided, PhaseChanged
 from elastream.manager.knobs import Knobs
+from elastream.manager.moves import Step
 from elastream.manager.phase import TRANSITIONS, IllegalTransition, Phase, Trigger, following
 from elastream.manager.state import ManagerState, state_from_json, state_to_json
-from elastream.manager.step import Input, Measured, Rescaled, Step, step
+from elastream.manager.step import Input, Measured, Rescaled, step
 from elastream.policies.ds2 import DS2
 
 ILLEGAL = [(phase, trigger) for phase in Phase for trigger in Trigger if (phase, trigger) not in TRANSITIONS]

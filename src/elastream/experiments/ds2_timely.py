@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
@@ -36,7 +36,7 @@ from elastream.workloads.nexmark_shapes import AUCTIONS, BIDS, PERSONS, Q3, Q5, 
 
 # The paper, §5.5
 _PAPER_WORKERS = 4
-_PAPER_IN_TIME = {"Q3": "nearly all", "Q5": "82 %", "Q11": "nearly all"}
+_PAPER_IN_TIME = {"Q3": "nearly all", "Q5": "82 %, the others up to 0.5 s late", "Q11": "nearly all"}
 _TARGET_S = 1.0
 # As in §5.4, but nothing holds Timely's sources back: they always achieve their rate, whatever waits in queues.
 _KNOBS = Knobs(interval_s=30.0, warm_up_intervals=1, activation_intervals=5, target_rate_ratio=0.0)
@@ -51,15 +51,15 @@ _QUIET_INTERVALS = 2 * _KNOBS.activation_intervals
 _LEAST_IN_TIME = 0.8
 _MOST_DRIFT_S = 0.05
 _ROUNDING = 1e-9
-_TICKS_S = (0.5, 1, 2, 5, 10, 20, 50)
-_MOST_PLOTTED_S = 3.0
+_TICKS_S = (0.5, 1, 2, 5, 10, 20, 50, 100)
 
 _DIFFERS = (
     "That the answer is four is no result: the costs were chosen so. The result is that DS2 finds it from every "
     "start, that it is enough, and that one worker fewer is not.",
     "Q5 puts out what its windows have counted every five seconds. The epoch that arrives then has to wait and is "
-    "late: one in five, which is near to the paper's 18 %. It is less late than in the paper (up to 0.5 s), as "
-    "putting out counts is a smaller part of the work here.",
+    "late: one in five, which is near to the paper's 18 %. It is later than in the paper (up to 0.5 s), as our "
+    "workers divide their time in proportion to what waits for each operator, so that what is left of an epoch is "
+    "done only with the next one.",
     "Costs do not vary in the simulation, so all epochs would take the same time. Ours differ in size instead, by "
     "2 % (standard deviation).",
     "Every knob is as in section 5.4, but the target-rate ratio is off. It compares what sources achieve with "
@@ -266,7 +266,7 @@ def _checks(result: _Result) -> Iterable[Check]:
     )
     yield Check(
         what=f"{name}: epochs in time with {workers}",
-        ours=_in_time_text(result.enough),
+        ours=f"{_in_time_text(result.enough)}, the longest {max(result.enough.seconds):.2f} s",
         paper=_PAPER_IN_TIME[name],
         bound=f"at least {_LEAST_IN_TIME:.0%}",
         holds=result.enough.in_time >= _LEAST_IN_TIME,
@@ -340,6 +340,9 @@ def _plot(results: Sequence[_Result], file: Path) -> None:
         distribution.set_title(f"{result.case.shape.name}: {result.case.shape.does}", fontsize="medium")
         distribution.set_xlabel("latency (s)")
         over_time.set_xlabel("epoch")
+        _scale(distribution.set_xscale, distribution.set_xticks, distribution.set_xlim)
+        _scale(over_time.set_yscale, over_time.set_yticks, over_time.set_ylim)
+        distribution.set_ylim(0, 1.02)
     axes[0, 0].set_ylabel("share of the epochs")
     axes[1, 0].set_ylabel("latency (s)")
     axes[1, -1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
@@ -351,8 +354,12 @@ def _plot_latencies(distribution: Any, over_time: Any, latencies: _Latencies, co
     shares = [(number + 1) / count for number in range(count)]
     style = {"color": colour, "linewidth": 1.4, "label": f"{latencies.workers} workers"}
     distribution.step(sorted(latencies.seconds), shares, where="post", **style)
-    distribution.set_xscale("log")
-    distribution.set_xticks(_TICKS_S, labels=[f"{tick:g}" for tick in _TICKS_S])
-    distribution.set_ylim(0, 1.02)
     over_time.plot(latencies.seconds, **style)
-    over_time.set_ylim(0, _MOST_PLOTTED_S)
+
+
+def _scale(set_scale: Callable[..., Any], set_ticks: Callable[..., Any], set_limits: Callable[..., Any]) -> None:
+    """Latencies, on either axis: the same for all panels, and wide enough for those without bound."""
+    set_scale("log")
+    set_ticks(_TICKS_S, labels=[f"{tick:g}" for tick in _TICKS_S])
+    set_ticks([], minor=True)
+    set_limits(_TICKS_S[0], 1.2 * _TICKS_S[-1])

@@ -1,0 +1,158 @@
+"""Asking the policy, and what becomes of its answer: correct, combine, filter, decide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median_high
+
+from elastream.dataflow import Plan
+from elastream.manager.decision import Decision
+from elastream.manager.events import Decided, Held, Proposed
+from elastream.manager.knobs import Knobs
+from elastream.manager.moves import KEEPS_UP, Step, allowed, decide, load_changed
+from elastream.manager.phase import Phase, Trigger
+from elastream.manager.state import ManagerState, Wanted
+from elastream.monitor import Snapshot
+from elastream.monitor.flow import achieved_share
+from elastream.policies.catalog import Policy
+from elastream.policies.proposal import Proposal, ReasonKind
+
+_SHORT_WINDOWS = 2  # a rate that "stays" short was short this many windows in a row
+_MOST_CORRECTION = 2.0
+
+
+def ask(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> Step:
+    now = _forget_correction(now, snapshot, knobs)
+    proposal = policy(snapshot, now.state.knowledge)
+    now, proposal = _corrected(now, snapshot, proposal, policy, knobs)
+    now = _remember(now, snapshot.at_s, proposal, knobs).tell(Proposed(at_s=snapshot.at_s, proposal=proposal))
+    wanted, held = _wanted(now.state, snapshot, knobs)
+    if held:
+        now = now.tell(Held(at_s=snapshot.at_s, why="; ".join(held)))
+    if wanted == snapshot.plan:
+        # the proposals in a row begin with the first that wants a change, not with what was wanted before it
+        return now.go(Trigger.NOTHING_WANTED, snapshot.at_s).update(recent=(), last_dry_run=None)
+    return _let_through(now, snapshot, proposal, wanted, knobs)
+
+
+def _forget_correction(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
+    knowledge = now.state.knowledge
+    if knowledge.correction == 1.0:
+        return now
+    if not load_changed(now.state.settled_load, snapshot.source_rates, knobs.load_change):
+        return now
+    return now.update(knowledge=replace(knowledge, correction=1.0), short=0)
+
+
+def _corrected(
+    now: Step, snapshot: Snapshot, proposal: Proposal, policy: Policy, knobs: Knobs
+) -> tuple[Step, Proposal]:
+    """The target-rate ratio: ask for as much more as is missing where the model sees nothing missing."""
+    share = achieved_share(snapshot)
+    # to want fewer is to see nothing missing, too: were that held back as too small, it would stay short for ever
+    asks_no_more = all(snapshot.plan.get(name, wanted) >= wanted for name, wanted in proposal.parallelism.items())
+    content = asks_no_more and (proposal.expected_share is None or proposal.expected_share >= KEEPS_UP)
+    explained = any(
+        proposal.names(kind) for kind in (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL)
+    )
+    asked = min(knobs.target_rate_ratio, KEEPS_UP)  # a ratio of 1 is not missed by a rounding error
+    if share is None or share >= asked or not content or explained:
+        return now.update(short=0), proposal
+    now = now.update(short=now.state.short + 1)
+    if now.state.short < _SHORT_WINDOWS:
+        return now, proposal
+    knowledge = now.state.knowledge
+    correction = min(_MOST_CORRECTION, knowledge.correction / max(share, 1 / _MOST_CORRECTION))
+    knowledge = replace(knowledge, correction=correction)
+    now = now.update(knowledge=knowledge, settled_load=snapshot.source_rates, short=0)
+    return now, policy(snapshot, knowledge)
+
+
+def _remember(now: Step, at_s: float, proposal: Proposal, knobs: Knobs) -> Step:
+    latest = Wanted(at_s=at_s, parallelism=proposal.parallelism)
+    seen = (*now.state.seen, latest)
+    covered = [index for index, wanted in enumerate(seen) if wanted.at_s <= at_s - knobs.scale_down_delay_s]
+    return now.update(
+        recent=(*now.state.recent, latest)[-knobs.activation_intervals :],
+        seen=seen[covered[-1] :] if covered else seen,
+    )
+
+
+def _wanted(state: ManagerState, snapshot: Snapshot, knobs: Knobs) -> tuple[Plan, list[str]]:
+    """The recent proposals combined, less what the knobs hold back, and the reasons for holding it back."""
+    share = achieved_share(snapshot)
+    falls_behind = share is not None and share < KEEPS_UP
+    combine = max if knobs.activation_by == "max" else median_high
+    wanted, held = {}, []
+    for name in snapshot.dataflow.scalable:
+        votes = [vote.parallelism[name] for vote in state.recent if name in vote.parallelism]
+        if not votes:
+            continue
+        current = snapshot.plan[name]
+        target = allowed(snapshot, name, combine(votes))
+        if target < current:
+            target, why = _delayed(state, name, current, target, snapshot.at_s, knobs)
+            held.extend(why)
+        least = max(knobs.minimum_change, knobs.minimum_change_share * current)
+        if target != current and abs(target - current) < least and not (falls_behind and target > current):
+            held.append(f"{name}: {current} → {target} is smaller than the minimum change")
+            target = current
+        wanted[name] = target
+    return snapshot.plan.with_changes(wanted), held
+
+
+def _delayed(
+    state: ManagerState, name: str, current: int, target: int, at_s: float, knobs: Knobs
+) -> tuple[int, list[str]]:
+    """A scale-down waits until the delay is covered, and then takes the highest need of that time."""
+    if knobs.scale_down_delay_s == 0:
+        return target, []
+    if state.seen[0].at_s > at_s - knobs.scale_down_delay_s:
+        return current, [f"{name}: {current} → {target} waits for {knobs.scale_down_delay_s:g} s of lower need"]
+    highest = max(vote.parallelism.get(name, current) for vote in state.seen)  # no data is no low need
+    if highest <= target:
+        return target, []
+    held_at = min(current, highest)
+    return held_at, [f"{name}: {current} → {held_at}, not {target}: so many were needed within the delay"]
+
+
+def _let_through(now: Step, snapshot: Snapshot, proposal: Proposal, wanted: Plan, knobs: Knobs) -> Step:
+    """A change is wanted: act, unless it is too early, barred, or only a rehearsal."""
+    at_s, state = snapshot.at_s, now.state
+    if len(state.recent) < knobs.activation_intervals:
+        why = f"{len(state.recent)} of {knobs.activation_intervals} proposals in a row"
+        return now.go(Trigger.CHANGE_WANTED, at_s, why)
+    if state.phase is Phase.GIVEN_UP:
+        return now.go(Trigger.CHANGE_WANTED, at_s).tell(Held(at_s=at_s, why="given up until the load changes"))
+    if any(
+        barred.plan == wanted and not load_changed(barred.source_rates, snapshot.source_rates, knobs.load_change)
+        for barred in state.barred
+    ):
+        why = f"{wanted} was taken back under this load"
+        return now.go(Trigger.CHANGE_WANTED, at_s).tell(Held(at_s=at_s, why=why))
+    decision = _decision(now.state, snapshot, proposal, wanted)
+    if knobs.dry_run:
+        return _rehearse(now, decision)
+    return decide(now, decision)
+
+
+def _decision(state: ManagerState, snapshot: Snapshot, proposal: Proposal, wanted: Plan) -> Decision:
+    changing = {change.operator for change in snapshot.plan.changes_to(wanted)}
+    return Decision(
+        number=state.decisions + 1,
+        at_s=snapshot.at_s,
+        before=snapshot.plan,
+        after=wanted,
+        source_rates=snapshot.source_rates,
+        reasons=proposal.reasons,
+        advice=tuple(advice for name, advice in proposal.advice.items() if name in changing),
+        share_before=achieved_share(snapshot),
+        expected_share=proposal.expected_share,
+    )
+
+
+def _rehearse(now: Step, decision: Decision) -> Step:
+    """Dry run: tell what would be done, once for each different plan."""
+    if now.state.last_dry_run != decision.after:
+        now = now.tell(Decided(at_s=decision.at_s, decision=decision, dry_run=True))
+    return now.update(last_dry_run=decision.after).go(Trigger.NOTHING_WANTED, decision.at_s)

@@ -1,0 +1,108 @@
+"""Judging the last action: what it achieved beside what was there before and what was expected of it."""
+
+from __future__ import annotations
+
+from elastream.manager.decision import Decision, DecisionKind
+from elastream.manager.events import Judged, Verdict
+from elastream.manager.knobs import Knobs
+from elastream.manager.moves import KEEPS_UP, Step, allowed, decide, growth, load_changed
+from elastream.manager.phase import Trigger
+from elastream.manager.state import Barred
+from elastream.monitor import Snapshot
+from elastream.monitor.flow import achieved_share
+from elastream.policies.imbalance import imbalance
+from elastream.policies.proposal import Reason, ReasonKind
+
+
+def judge(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
+    """Compare what the last action achieved with what was there before and with what was expected."""
+    decision = now.state.to_judge
+    assert decision is not None, "the phase 'verifying' always has a decision to judge"
+    at_s, share = snapshot.at_s, achieved_share(snapshot)
+    verdict = _verdict(decision, share, snapshot, knobs)
+    now = now.tell(
+        Judged(
+            at_s=at_s,
+            number=decision.number,
+            verdict=verdict,
+            share_before=decision.share_before,
+            share_after=share,
+            expected_share=decision.expected_share,
+        )
+    )
+    match verdict:
+        case Verdict.HARMFUL:
+            return _take_back(now, snapshot, decision, share)
+        case Verdict.USELESS if now.state.useless + 1 >= knobs.decision_limit:
+            why = (
+                f"{now.state.useless + 1} actions in a row gained almost nothing; {_suspects(decision, snapshot)}"
+            )
+            now = now.update(to_judge=None, useless=now.state.useless + 1, settled_load=snapshot.source_rates)
+            return now.go(Trigger.LIMIT_REACHED, at_s, why)
+        case Verdict.USELESS:
+            now = now.update(useless=now.state.useless + 1)
+        case Verdict.EFFECTIVE:
+            now = now.update(useless=0)
+        case Verdict.UNCLEAR:
+            pass
+    return now.update(to_judge=None).go(Trigger.JUDGED, at_s)
+
+
+def _verdict(decision: Decision, share: float | None, snapshot: Snapshot, knobs: Knobs) -> Verdict:
+    before, expected = decision.share_before, decision.expected_share
+    if share is None or before is None or snapshot.plan != decision.after:
+        return Verdict.UNCLEAR
+    if load_changed(decision.source_rates, snapshot.source_rates, knobs.load_change):
+        return Verdict.UNCLEAR
+    # by the load for which it was decided: a load that has grown since lowers the share, whatever was done
+    achieved = share * growth(decision.source_rates, snapshot.source_rates)
+    if knobs.rollback_drop is not None and achieved < before * (1 - knobs.rollback_drop):
+        return Verdict.HARMFUL
+    if not decision.grows or expected is None or expected - before < 1 - KEEPS_UP:
+        return Verdict.EFFECTIVE
+    gained = (achieved - before) / (expected - before)
+    return Verdict.USELESS if gained < knobs.least_gain else Verdict.EFFECTIVE
+
+
+def _suspects(decision: Decision, snapshot: Snapshot) -> str:
+    """Why more instances may not help: what the policy said when it asked for them, and imbalance seen since."""
+    telling = (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL, ReasonKind.BOTTLENECK)
+    said = [(advice.operator, reason) for advice in decision.advice for reason in advice.reasons]
+    seen = [(name, reason) for name, readings in snapshot.by_operator.items() for reason in imbalance(readings)]
+    named = {(name, r.kind): f"{name}: {r}" for name, r in (*said, *seen) if r.kind in telling}
+    overall = [str(reason) for reason in decision.reasons if reason.kind in telling]
+    return "; ".join([*named.values(), *overall]) or "look for skew, stragglers, or cores that are all in use"
+
+
+def _take_back(now: Step, snapshot: Snapshot, decision: Decision, share: float | None) -> Step:
+    """Go back as far as the bounds allow. The action stays to be judged, in case that the engine refuses."""
+    back_to = {c.operator: allowed(snapshot, c.operator, c.before) for c in decision.changes}
+    if snapshot.plan.with_changes(back_to) == snapshot.plan:
+        return now.update(to_judge=None).go(Trigger.JUDGED, snapshot.at_s)
+    text = (
+        f"the achieved share fell from {decision.share_before:.0%} to {share:.0%} after action {decision.number}"
+    )
+    others = (barred for barred in now.state.barred if barred.plan != decision.after)
+    now = now.update(
+        barred=(*others, Barred(plan=decision.after, source_rates=snapshot.source_rates)),
+        settled_load=snapshot.source_rates,
+    )
+    back = Decision(
+        number=now.state.decisions + 1,
+        at_s=snapshot.at_s,
+        kind=DecisionKind.ROLLBACK,
+        before=snapshot.plan,
+        after=snapshot.plan.with_changes(back_to),
+        source_rates=snapshot.source_rates,
+        reasons=(Reason(kind=ReasonKind.MEASURED, text=text),),
+        share_before=share,
+        expected_share=decision.share_before,
+    )
+    return decide(now, back)
+
+
+def fresh_start(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
+    """After a rollback or after giving up, a changed load deserves another try."""
+    if not load_changed(now.state.settled_load, snapshot.source_rates, knobs.load_change):
+        return now
+    return now.go(Trigger.LOAD_CHANGED, snapshot.at_s).update(barred=(), useless=0, recent=())
