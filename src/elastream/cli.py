@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import math
+import shutil
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,13 +19,17 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from elastream import __version__, console, plots
+from elastream.dataflow import render
+from elastream.durations import seconds
 from elastream.engines.simulated.scenario import Scenario, read_scenario
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.errors import ElastreamError, InvalidInput, nearest
 from elastream.experiments import frame
-from elastream.manager.events import event_to_json
+from elastream.live import LiveRun
+from elastream.manager.events import Event, event_to_json
 from elastream.manager.knobs import Knobs
 from elastream.manager.replay import replay
+from elastream.monitor import Snapshot
 from elastream.monitor.recording import RecordingWriter, read_recording, snapshot_line
 from elastream.monitor.snapshot_format import read_snapshot
 from elastream.options import build, describe
@@ -178,6 +183,103 @@ def compare(
 
 
 @app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline, such as examples/wordcount.py.")],
+    policy: PolicyOption = "ds2",
+    settings: SetOption = None,
+    master: Annotated[str, typer.Option(help="Where Spark runs; local[32] offers 32 slots.")] = "local[32]",
+    duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
+    interval: Annotated[str | None, typer.Option(help="Short for --set interval=...")] = None,
+    batch_interval: Annotated[str, typer.Option(help="How often each operator takes a batch.")] = "2 s",
+    channel_bound: Annotated[
+        int | None, typer.Option(help="Records that may wait in a channel before its writer is held back.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where channels, checkpoints and the recording are kept.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Begin anew: delete what an earlier run left there.")] = False,
+    generate: Annotated[bool, typer.Option(help="Write the file's own load to its feed.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Everything but the act.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a pipeline on Spark and keep it at the right size.
+
+    A live table while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends it after the
+    batches under way; started again with the same folder, it goes on where it stopped.
+    """
+    from elastream.engines.spark.run import RunOptions, read_pipeline
+    from elastream.engines.spark.run import run as run_pipeline
+
+    found = read_pipeline(file)
+    given = _settings(settings)
+    if interval is not None:
+        given["interval"] = interval
+    if dry_run:
+        given["dry_run"] = "true"
+    chosen, knobs = _policy_and_knobs(policy, given)
+    where = folder or Path("out") / found.pipeline.name
+    if fresh:
+        shutil.rmtree(where, ignore_errors=True)
+    options = RunOptions(
+        folder=where,
+        master=master,
+        duration_s=_duration("--duration", duration),
+        batch_interval_s=_duration("--batch-interval", batch_interval),
+        channel_bound=channel_bound,
+        generate=generate,
+    )
+    snapshots: list[Snapshot] = []
+    events: list[Event] = []
+    with LiveRun(err if as_json else out, found.pipeline.name) as live:
+
+        def on_snapshot(snapshot: Snapshot) -> None:
+            snapshots.append(snapshot)
+            live.snapshot(snapshot)
+
+        def on_event(event: Event) -> None:
+            events.append(event)
+            live.event(event)
+
+        run_pipeline(
+            found, chosen, knobs, options, on_snapshot=on_snapshot, on_event=on_event, on_phase=live.phase
+        )
+    _summarize(found.pipeline.name, snapshots, events, where, as_json=as_json)
+
+
+def _summarize(
+    name: str, snapshots: Sequence[Snapshot], events: Sequence[Event], folder: Path, *, as_json: bool
+) -> None:
+    plot = folder / "run.png"
+    if snapshots:
+        plots.plot_recording(snapshots, plot, title=f"{name} on Spark")
+    if as_json:
+        final = dict(snapshots[-1].plan) if snapshots else {}
+        told = [event_to_json(event) for event in events if event.event in _TOLD]
+        files = {"recording": str(folder / "recording.jsonl"), "plot": str(plot)}
+        _print_json({"pipeline": name, "final_parallelism": final, "events": told, **files})
+        return
+    console.print_run(out, name, snapshots, events)
+    out.print(f"recording: {folder / 'recording.jsonl'}, plot: {plot}")
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline.")],
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid diagram.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw a pipeline: what reads what, with the parallelism to start with. Nothing is run."""
+    from elastream.engines.spark.run import read_pipeline
+
+    pipeline = read_pipeline(file).pipeline
+    graph, start = pipeline.graph(), pipeline.plan()
+    if as_json:
+        _print_json(render.as_json(graph, start))
+    else:
+        out.print(render.as_mermaid(graph, start) if mermaid else render.as_text(graph, start), soft_wrap=True)
+
+
+@app.command()
 def plan(
     recording: Annotated[Path, typer.Argument(help="A recording (JSON lines) of earlier runs.")],
     rate: Annotated[
@@ -290,6 +392,15 @@ def run_experiments(
 
 
 # What the subcommands share
+
+_TOLD = ("decided", "acted", "judged", "phase", "trouble")
+
+
+def _duration(option: str, written: str) -> float:
+    try:
+        return seconds(float(written) if written.replace(".", "", 1).isdigit() else written)
+    except ValueError as error:
+        raise InvalidInput(f"{option}: {error}") from None
 
 
 def _scenario(path: Path) -> Scenario:

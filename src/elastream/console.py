@@ -141,6 +141,26 @@ def _decision_reasons(event: Decided) -> list[str]:
     return reasons
 
 
+def print_run(console: Console, name: str, snapshots: Sequence[Snapshot], events: Sequence[Event]) -> None:
+    """The end of a run: its decisions, and for each operator where it began and where it ended."""
+    console.rule(f"{name} on Spark")
+    if not snapshots:
+        console.print("It ended before the first measurement.")
+        return
+    _print_decisions(console, events, since_s=snapshots[0].at_s)
+    table = _table("operators")
+    table.add_column("operator")
+    for column in ("began with", "ended with", "records", "still waiting"):
+        table.add_column(column, justify="right")
+    for operator in snapshots[-1].dataflow.scalable:
+        records = sum(s.rates[operator].records_in for s in snapshots if operator in s.rates)
+        rates = snapshots[-1].rates.get(operator)
+        waiting = "—" if rates is None or rates.backlog is None else number_text(rates.backlog)
+        before, after = str(snapshots[0].plan[operator]), str(snapshots[-1].plan[operator])
+        table.add_row(operator, before, after, f"{records:,.0f}", waiting)
+    console.print(table)
+
+
 def print_elasticity(console: Console, measures: Mapping[str, Elasticity]) -> None:
     table = _table(
         "policy", "too\nmany", "too\nfew", "time too\nmany", "time too\nfew", "excess\ntime", "actions", "cost"

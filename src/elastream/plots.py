@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elastream.engines.simulated.simulation import Simulation
+from elastream.monitor import Snapshot
 
 # readable for people who do not see all colours (Okabe and Ito 2008)
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -41,6 +42,30 @@ def plot_simulations(runs: Mapping[str, Simulation], path: Path, *, title: str) 
         rates.plot(*_thinned(run, _total(run.history.emitted_per_s)), color=colour, linewidth=1.0, label=label)
         backlog.plot(*_thinned(run, _waiting(run)), color=colour, linewidth=1.0, label=label)
     _plot_instances(instances, runs)
+    _label(rates, instances, backlog)
+    save(figure, path)
+
+
+def plot_recording(snapshots: Sequence[Snapshot], path: Path, *, title: str) -> None:
+    """A recorded run: what came in, what was processed, with how many instances, what waited."""
+    figure, (rates, instances, backlog) = new_figure(3, title=title)
+    began_s = snapshots[0].at_s
+    minutes = [(snapshot.at_s - began_s) / 60 for snapshot in snapshots]
+    names = snapshots[-1].dataflow.scalable
+    arriving = [sum(snapshot.source_rates.values()) for snapshot in snapshots]
+    rates.plot(minutes, arriving, color="0.4", linestyle="--", linewidth=1.2, label="arriving")
+    for name, colour in zip(names, _cycle(len(names)), strict=True):
+        found = [(m, s.rates[name]) for m, s in zip(minutes, snapshots, strict=True) if name in s.rates]
+        times = [minute for minute, _ in found]
+        rates.plot(times, [r.observed_processing_per_s for _, r in found], color=colour, linewidth=1.2, label=name)
+        backlog.plot(times, [r.backlog or 0.0 for _, r in found], color=colour, linewidth=1.2, label=name)
+        counts = [snapshot.plan[name] for snapshot in snapshots]
+        instances.step(minutes, counts, where="post", color=colour, linewidth=1.6, label=name)
+    _label(rates, instances, backlog)
+    save(figure, path)
+
+
+def _label(rates: Any, instances: Any, backlog: Any) -> None:
     rates.set_ylabel("records per second")
     instances.set_ylabel("instances")
     backlog.set_ylabel("records waiting")
@@ -49,7 +74,6 @@ def plot_simulations(runs: Mapping[str, Simulation], path: Path, *, title: str) 
         axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
     for axis in (rates, instances, backlog):
         axis.set_ylim(bottom=0)
-    save(figure, path)
 
 
 def _plot_instances(axis: Any, runs: Mapping[str, Simulation]) -> None:

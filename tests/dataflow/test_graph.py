@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -169,6 +170,11 @@ def test_an_operator_that_nothing_feeds_is_refused() -> None:
 # --- operators --------------------------------------------------------------------------------------------------
 
 
+def operator_with(field: str, value: int) -> Operator:
+    fields: dict[str, Any] = {"name": "map", field: value}
+    return Operator(**fields)
+
+
 def test_an_operator_needs_a_name() -> None:
     with pytest.raises(InvalidInput, match="empty name"):
         Operator(name="")
@@ -178,13 +184,13 @@ def test_an_operator_needs_a_name() -> None:
 @pytest.mark.parametrize("value", [0, -3])
 def test_bounds_below_one_are_refused_by_name(field: str, value: int) -> None:
     with pytest.raises(InvalidInput, match=f"operator 'map': {field}.*{value}"):
-        Operator(**{"name": "map", field: value})
+        operator_with(field, value)
 
 
 @pytest.mark.parametrize("field", ["min_parallelism", "max_parallelism", "state_partitions"])
 def test_bounds_that_no_cluster_has_are_refused_by_name(field: str) -> None:
     with pytest.raises(InvalidInput, match=f"operator 'map': {field} must be at most"):
-        Operator(**{"name": "map", field: 10**400})
+        operator_with(field, 10**400)
 
 
 def test_the_least_may_not_be_above_the_most() -> None:
@@ -200,6 +206,7 @@ def test_the_least_may_not_be_above_the_most() -> None:
         (Operator(name="stateful", state_partitions=32), 32),
         (Operator(name="both", max_parallelism=8, state_partitions=32), 8),
         (Operator(name="both", max_parallelism=64, state_partitions=32), 32),
+        (Operator(name="both", max_parallelism=10, state_partitions=32), 8),  # ten do no more than eight
     ],
 )
 def test_the_most_instances_that_can_share_the_work(operator: Operator, most: float) -> None:

@@ -6,6 +6,7 @@ In these pipelines `records_per_s` with a useful share of 1 is what one instance
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from elastream.dataflow import Operator
 from elastream.errors import InvalidInput
 from elastream.monitor import Reading, Snapshot
+from elastream.monitor.batch_cost import BatchCost
 from elastream.policies.catalog import create
 from elastream.policies.ds2 import DS2
 from elastream.policies.knowledge import CapacityPoint, Knowledge
@@ -267,7 +269,7 @@ def test_a_correction_asks_for_that_much_more_and_says_so() -> None:
         {"catch_up_s": 0.0},
     ],
 )
-def test_options_out_of_bounds_are_refused(options: Mapping[str, float]) -> None:
+def test_options_out_of_bounds_are_refused(options: Mapping[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(options))):
         DS2(**options)
 
@@ -324,6 +326,7 @@ def test_a_bound_between_two_useful_parallelisms_takes_the_lower_one() -> None:
     stateful = Operator(name="map", state_partitions=32, max_parallelism=10)
 
     assert parallelism(one_operator(rate=900, operator=stateful)) == {"map": 8}
+    assert parallelism(one_operator(rate=700, operator=stateful), target_utilization=0.8) == {"map": 8}
     assert DS2()(one_operator(rate=1_600, operator=stateful)).expected_share == pytest.approx(0.5)
 
 
@@ -570,6 +573,30 @@ def test_an_operator_that_does_next_to_nothing_is_not_given_a_billion_instances(
     assert proposal.names(ReasonKind.NO_DATA) == ("map",)
 
 
+def test_an_operator_whose_batches_leave_no_time_for_records_does_not_take_the_others_to_zero() -> None:
+    """Of a bounded operator that can do nothing one could say that it caps the rest at nothing."""
+    all_overhead = BatchCost(
+        per_record_s=0.001,
+        per_task_s=2.0,
+        per_state_partition_s=0.0,
+        state_partitions=0,
+        driver_s=0.1,
+        balance=1.0,
+        longest_batch_s=1.0,
+    )
+    snapshot = snapshot_of(
+        edges=chain("source", "map", "sink"),
+        source_rates={"source": 500.0},
+        readings=[*alike("map"), *alike("sink", instances=3)],
+        operators=[Operator(name="sink", max_parallelism=4)],
+    )
+
+    proposal = DS2()(replace(snapshot, batch_costs={"sink": all_overhead}))
+
+    assert proposal.parallelism == {"map": 5}
+    assert proposal.names(ReasonKind.NO_DATA) == ("sink",)
+
+
 @pytest.mark.parametrize("useful_share", [0.0, 0.3])
 def test_nothing_arriving_takes_everything_to_its_least(useful_share: float) -> None:
     snapshot = snapshot_of(
@@ -650,6 +677,12 @@ def test_an_operator_whose_rate_did_not_move_is_named_and_left_alone() -> None:
     assert reasons(proposal, "map", ReasonKind.NOT_PARALLEL) == [
         "not data-parallel: 100/s with 1, 102/s with 4; left alone, as more instances do not help"
     ]
+
+
+def test_the_last_growth_tells_and_not_an_earlier_one() -> None:
+    proposal = DS2()(one_operator(rate=800, instances=4), learned((1, 100.0), (2, 190.0), (4, 195.0)))
+
+    assert proposal.names(ReasonKind.NOT_PARALLEL) == ("map",)
 
 
 def test_an_operator_that_is_not_data_parallel_caps_the_others() -> None:

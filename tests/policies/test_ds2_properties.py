@@ -44,7 +44,7 @@ class Pipeline:
 
     def capacity(self, name: str, instances: float) -> float:
         """Records per second; an operator that nothing reaches can do as much as any."""
-        return (self.required[name] or 1.0) / self.needs[name] * instances ** self.exponents[name]
+        return (self.required[name] or 1.0) / self.needs[name] * math.pow(instances, self.exponents[name])
 
     def sustained_share(self, plan: Mapping[str, int]) -> float:
         """The share of the sources' rates that the plan keeps up with; backpressure slows all of them alike."""

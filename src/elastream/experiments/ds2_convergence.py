@@ -173,7 +173,7 @@ def _action_checks(runs: Sequence[_Run]) -> Iterable[Check]:
             paper=_distribution_text(_PAPER_ACTIONS) if policy == _PLAIN else "—",
         )
     yield Check(
-        what="operators that were over- or undershot",
+        what="runs in which an operator was over- or undershot",
         ours=str(sum(not run.is_monotone for run in runs)),
         paper="none",
         bound="none",

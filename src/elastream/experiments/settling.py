@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from elastream.dataflow import Plan
@@ -30,9 +31,18 @@ class Settled:
 
 
 def settle(
-    model: EngineModel, policy: Policy, knobs: Knobs, *, quiet_intervals: int, most_intervals: int = 1000
+    model: EngineModel,
+    policy: Policy,
+    knobs: Knobs,
+    *,
+    quiet_intervals: int,
+    enough: Callable[[Plan], bool] = lambda _: True,
+    most_intervals: int = 1000,
 ) -> Settled:
-    """Let a manager run until it has left the pipeline alone for so many intervals in a row."""
+    """Let a manager run until it has left the pipeline alone for so many intervals in a row.
+
+    With a plan that is not enough it gets four times as long: what is missing may be too little to show at once.
+    """
     engine = SimulatedEngine(model)
     plans, ended_s = [model.initial_plan], [0.0]
 
@@ -42,7 +52,8 @@ def settle(
             ended_s.append(event.at_s)
 
     def quiet() -> bool:
-        return engine.now() - ended_s[-1] >= quiet_intervals * knobs.interval_s
+        intervals = quiet_intervals if enough(plans[-1]) else 4 * quiet_intervals
+        return engine.now() - ended_s[-1] >= intervals * knobs.interval_s
 
     manager = Manager(engine=engine, policy=policy, knobs=knobs, clock=engine, on_event=note)
     manager.run(until_s=most_intervals * knobs.interval_s, stopped=quiet)

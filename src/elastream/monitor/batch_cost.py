@@ -24,6 +24,9 @@ import numpy as np
 from scipy.optimize import nnls
 
 from elastream.errors import InvalidInput
+from elastream.monitor.reading import check_amount
+
+_LEAST = 1e-12  # what is less than that is rounding, and must not be divided by
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,11 +48,11 @@ class BatchCost:
 
     def __post_init__(self) -> None:
         for name in ("per_record_s", "longest_batch_s", "balance"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+            check_amount(f"batch cost: {name}", getattr(self, name))
+            if getattr(self, name) < _LEAST:
                 raise InvalidInput(f"batch cost: {name} must be above 0, found {getattr(self, name)}")
         for name in ("per_task_s", "per_state_partition_s", "driver_s", "state_partitions"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise InvalidInput(f"batch cost: {name} must be at least 0, found {getattr(self, name)}")
+            check_amount(f"batch cost: {name}", getattr(self, name))
         if self.balance > 1:
             raise InvalidInput(f"batch cost: balance must be at most 1, found {self.balance}")
 
@@ -92,7 +95,8 @@ class Batch:
     """Of all its tasks together."""
     tasks: int
     driver_s: float
-    longest_task_s: float
+    longest_task_s: float | None = None
+    """Not known of every batch: asking costs a request."""
 
 
 _LEAST_BATCHES = 4
@@ -137,5 +141,5 @@ def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, flo
 
 
 def _balance(batches: Sequence[Batch]) -> float:
-    shares = [batch.busy_s / batch.tasks / batch.longest_task_s for batch in batches if batch.longest_task_s > 0]
+    shares = [batch.busy_s / batch.tasks / batch.longest_task_s for batch in batches if batch.longest_task_s]
     return min(1.0, float(np.median(shares))) if shares else 1.0

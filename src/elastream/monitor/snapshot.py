@@ -71,6 +71,9 @@ class Snapshot:
         return replace(self, source_rates=source_rates)
 
     def _check_plan(self) -> None:
+        for name in self.batch_costs:
+            if name not in self.dataflow:
+                raise InvalidInput(f"batch_costs: unknown operator {name!r}{nearest(name, self.dataflow.order)}")
         for name in self.plan:
             if name not in self.dataflow:
                 raise InvalidInput(

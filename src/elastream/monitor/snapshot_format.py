@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.dataflow.render import as_json as dataflow_as_json
 from elastream.errors import InvalidInput
 from elastream.formats import Strict, parse, read_json, read_text, shown
+from elastream.monitor.batch_cost import BatchCost
 from elastream.monitor.reading import Reading
 from elastream.monitor.snapshot import Snapshot
 
@@ -71,6 +73,18 @@ class ReadingEntry(Strict):
     memory_utilization: float | None = None
 
 
+class BatchCostEntry(Strict):
+    """For operators that work in micro-batches; see `batch_cost.py`."""
+
+    per_record_s: float
+    per_task_s: float = 0.0
+    per_state_partition_s: float = 0.0
+    state_partitions: int = 0
+    driver_s: float = 0.0
+    balance: float = 1.0
+    longest_batch_s: float
+
+
 class SnapshotEntry(Strict):
     operators: list[OperatorEntry]
     edges: list[Annotated[tuple[str, str], BeforeValidator(_edge)]]
@@ -78,6 +92,7 @@ class SnapshotEntry(Strict):
     readings: list[ReadingEntry]
     at_s: float = 0.0
     gaps: list[str] = Field(default_factory=list)
+    batch_costs: dict[str, BatchCostEntry] = Field(default_factory=dict)
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -97,6 +112,7 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
             readings=_readings(entry.readings),
             at_s=entry.at_s,
             gaps=tuple(entry.gaps),
+            batch_costs={name: BatchCost(**cost.model_dump()) for name, cost in entry.batch_costs.items()},
         )
     except InvalidInput as error:
         raise error.at(place) from None
@@ -104,12 +120,14 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
 
 def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
     """The inverse of `snapshot_from_json`; what was not measured is left out."""
+    costs = {name: asdict(cost) for name, cost in snapshot.batch_costs.items()}
     return {
         **dataflow_as_json(snapshot.dataflow, snapshot.plan),
         "source_rates": dict(snapshot.source_rates),
         "readings": [_reading_json(reading) for reading in snapshot.readings],
         "at_s": snapshot.at_s,
         **({"gaps": list(snapshot.gaps)} if snapshot.gaps else {}),
+        **({"batch_costs": costs} if costs else {}),
     }
 
 

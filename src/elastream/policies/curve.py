@@ -7,9 +7,9 @@ through the points gives the answer at once:
 - between two points that were seen: the power law through them;
 - above the highest: α·n^β fitted to all of them; where three or more points plainly do not lie on a power law,
   the universal scalability law (contention and coherence, of which Amdahl's law is a part) fitted to them;
-- below the lowest: the growth there lies between that of the two lowest points (if the power law goes on) and
-  perfect scaling (if the curve straightens, as Amdahl's does), so the exponent in the middle; and proportional
-  below what that reaches, so that shrinking is not too bold for an operator that scales sub-linearly.
+- below the lowest: for a few instances fewer, with the exponent in the middle between that of the two lowest
+  points, if the power law goes on, and 1, if the curve straightens as Amdahl's does; further down proportional,
+  so that shrinking is not too bold for an operator that scales sub-linearly.
 
 β stays within (0, 1]: measurements that suggest more than linear growth are taken as noise. So is what was only
 timed and lies above the law of the points that were seen at saturation: an operator that keeps up is not shrunk
@@ -27,10 +27,12 @@ from statistics import fmean, linear_regression
 import numpy as np
 from scipy.optimize import nnls
 
+from elastream.monitor.batch_cost import BatchCost
 from elastream.policies.knowledge import CapacityPoint
 
 _LEAST_EXPONENT = 0.2
 _ROUNDING = 1e-9
+_REACH_DOWN = 1.25  # times fewer instances than the lowest point has: further down the exponent is too unsure
 _MISFIT = 0.01  # root mean square error, as a share of the capacity, that a power law may have
 
 
@@ -135,13 +137,14 @@ class LearnedCurve:
 
     @property
     def _foot(self) -> tuple[float, float]:
-        """Where the curve becomes proportional: as far below the lowest point as the next one is above it."""
+        """Where the curve becomes proportional: a little below the lowest point."""
         (n1, c1), (n2, c2) = self.points[:2]
         exponent = min(1.0, math.log(c2 / c1) / math.log(n2 / n1))
-        return n1 * n1 / n2, float(c1 * (n1 / n2) ** ((1 + exponent) / 2))
+        reach = min(n2 / n1, _REACH_DOWN)
+        return n1 / reach, float(c1 / reach ** ((1 + exponent) / 2))
 
 
-Curve = Linear | LearnedCurve
+Curve = Linear | LearnedCurve | BatchCost
 
 
 def learn(points: Sequence[CapacityPoint]) -> LearnedCurve | None:

@@ -21,6 +21,7 @@ from elastream.dataflow import Operator
 from elastream.dataflow.graph import MOST_INSTANCES
 from elastream.dataflow.state_partitions import effective_instances, enough_for
 from elastream.monitor import Snapshot
+from elastream.monitor.batch_cost import BatchCost
 from elastream.monitor.flow import Flow, channel_selectivity, gain_to, required_flow
 from elastream.options import check_bounds, option
 from elastream.policies.advice import because, bounded, measured, no_data, number_text, rate_text
@@ -73,13 +74,7 @@ class DS2:
     def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
         curves = {name: self._curve(snapshot, knowledge, name) for name in snapshot.dataflow.scalable}
         stuck = {name: text for name in curves if (text := _not_parallel(snapshot, knowledge.of(name), name))}
-        limits = {
-            name: curve.capacity(most)
-            for name, curve in curves.items()
-            if curve is not None
-            and not self.shared_workers
-            and math.isfinite(most := _most_instances(snapshot, name, stuck))
-        }
+        limits = {} if self.shared_workers else _limits(snapshot, curves, stuck)
         asked = self._asked(snapshot, knowledge)
         caps, capping = _caps(snapshot, asked, limits)
         flow = required_flow(
@@ -99,6 +94,8 @@ class DS2:
 
     def _curve(self, snapshot: Snapshot, knowledge: Knowledge, name: str) -> Curve | None:
         """What the operator can do with n instances; None where nothing was measured."""
+        if name in snapshot.batch_costs:
+            return snapshot.batch_costs[name]
         learned = learn(knowledge.of(name)) if self.learned_curve else None
         if learned is not None:
             return learned
@@ -217,7 +214,24 @@ def _formula(target: float, curve: Curve | None, need: float, utilization: float
     if isinstance(curve, Linear):
         each = rate_text(curve.per_instance_per_s)
         return f"must process {rate_text(target)}, an instance can do {each}{at}: {need:.2f} instances"
+    if isinstance(curve, BatchCost):
+        return f"must process {rate_text(target)}{at}: {need:.2f} instances, as {curve}"
     return f"must process {rate_text(target)}{at}: {need:.2f} instances by its learned curve"
+
+
+def _limits(
+    snapshot: Snapshot, curves: Mapping[str, Curve | None], stuck: Mapping[str, str]
+) -> Mapping[str, float]:
+    """The most that each operator can ever do, where something limits it.
+
+    One that can do nothing at all is no bottleneck but a wrong measurement, and must not take the rest to zero.
+    """
+    limits = {}
+    for name, curve in curves.items():
+        most = _most_instances(snapshot, name, stuck)
+        if curve is not None and math.isfinite(most) and (capacity := curve.capacity(most)) > 0:
+            limits[name] = capacity
+    return limits
 
 
 def _most_instances(snapshot: Snapshot, name: str, stuck: Mapping[str, str]) -> float:

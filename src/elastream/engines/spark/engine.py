@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from elastream.dataflow import Dataflow, Plan
 from elastream.dataflow.state_partitions import least_useful
-from elastream.engines.spark.channels.control import Control, read_control, write_control
+from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files_source import FORMAT
 from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.stages import Stages
@@ -27,23 +24,9 @@ from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.monitor import Reading, Snapshot
-from elastream.monitor.batch_cost import Batch, BatchCost, fit
+from elastream.monitor.batch_cost import BatchCost
 
-_FIRST_BATCH_RECORDS = 10_000  # until what a record costs is known
-_BATCHES_KEPT = 40
 _STATEFUL = ("Aggregate", "Deduplicate", "Join", "FlatMapGroups", "TransformWithState")
-
-
-@dataclass
-class _Seen:
-    """What is remembered of a step's batches from one measurement to the next."""
-
-    run: str = ""
-    batch: int = -1
-    held_back_s: float = 0.0
-    done: Mapping[str, int] = field(default_factory=dict)
-    """Of each input: records up to the end of the last batch."""
-    batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=_BATCHES_KEPT))
 
 
 class SparkEngine:
@@ -64,7 +47,7 @@ class SparkEngine:
         self._channel_bound = channel_bound
         self._schemas: dict[str, StructType] = {}
         self._queries: dict[str, StepQuery] = {}
-        self._seen = {step.name: _Seen() for step in pipeline.steps}
+        self._meters = {step.name: StepMeter(step.name, step.reads) for step in pipeline.steps}
         self._costs: dict[str, BatchCost] = {}
         self._marked_s = 0.0
         self._arrived: dict[str, int] = {}
@@ -152,7 +135,7 @@ class SparkEngine:
     def _prepare(self, step: Step, parallelism: int) -> None:
         control = self._workspace.control(step.name)
         if not control.exists():  # else the pipeline goes on with the parallelism that it had
-            write_control(control, Control(parallelism=parallelism, most_records=_FIRST_BATCH_RECORDS))
+            write_control(control, Control(parallelism=parallelism))
         output = self._output(step)
         if output is not None:
             output.create()
@@ -212,96 +195,41 @@ class SparkEngine:
         """From here on the next measurement counts."""
         self._marked_s = time.time()
         self._arrived = {name: self._workspace.channel(name).head().records for name in self._graph.sources}
-        for query in self._queries.values():
+        for name, query in self._queries.items():
             query.outputs.clear()
+            self._meters[name].forget_window()
 
     def _readings(self, name: str, window_s: float) -> list[Reading]:
         if name not in self._queries:  # a feed: another process writes it, and nothing holds it back
             arrived = self._workspace.channel(name).head().records - self._arrived[name]
             return [Reading(operator=name, window_s=window_s, useful_s=0, records_in=arrived, records_out=arrived)]
-        query, seen = self._queries[name], self._seen[name]
-        records_in = busy_s = 0.0
-        for progress in self._finished(name):
-            records_in += progress["numInputRows"]
-            busy_s += self._take(name, progress)
+        query, meter = self._queries[name], self._meters[name]
+        meter.take(query.query.recentProgress, self._stages)
         outputs, query.outputs = query.outputs, []
-        held_s, seen.held_back_s = query.held_back_s - seen.held_back_s, query.held_back_s
-        instances = 1 if self._graph[name].source else query.parallelism
-        each_s = min(window_s, busy_s / instances)
-        return [
-            Reading(
-                operator=name,
-                instance=index,
-                window_s=window_s,
-                useful_s=each_s,
-                records_in=records_in / instances,
-                records_out=sum(output.records for output in outputs) / instances,
-                backlog=self._backlog(name) / instances,
-                wait_out_s=min(window_s, held_s),
-                wait_in_s=max(0.0, window_s - each_s - held_s),
-            )
-            for index in range(instances)
-        ]
-
-    def _finished(self, name: str) -> list[Mapping[str, Any]]:
-        """The progress of the batches that ended since the last measurement."""
-        seen, query = self._seen[name], self._queries[name].query
-        found: list[Mapping[str, Any]] = []
-        for progress in query.recentProgress:
-            run, batch = str(progress["runId"]), int(progress["batchId"])
-            if run != seen.run:
-                seen.run, seen.batch = run, -1
-            if batch > seen.batch and progress["numInputRows"] > 0:
-                seen.batch = batch
-                found.append(progress)
-        return found
-
-    def _take(self, name: str, progress: Mapping[str, Any]) -> float:
-        """Busy seconds of a batch; on the way, learn from it what a batch costs."""
-        seen, step = self._seen[name], self._pipeline[name]
-        seen.done = {
-            read: int(_offset(source["endOffset"]))
-            for read, source in zip(step.reads, progress["sources"], strict=False)
-        }
-        work = self._stages.work(str(progress["runId"]), int(progress["batchId"]))
-        if work is None:
-            return 0.0
-        duration_s = progress["durationMs"].get("triggerExecution", 0) / 1000
-        batch = Batch(
-            records=progress["numInputRows"],
-            busy_s=work.busy_s,
-            tasks=work.tasks,
-            driver_s=max(0.0, duration_s - work.running_s),
-            longest_task_s=self._stages.longest_task_s(work),
+        return meter.readings(
+            window_s=window_s,
+            instances=1 if self._graph[name].source else query.parallelism,
+            outputs=outputs,
+            backlog=self._backlog(name),
+            held_back_s=query.held_back_s,
         )
-        seen.batches.append(batch)
-        return batch.busy_s
 
     def _backlog(self, name: str) -> int:
-        done = self._seen[name].done
+        done = self._meters[name].done
         return sum(
             self._workspace.channel(read).head().records - done.get(read, 0) for read in self._pipeline[name].reads
         )
 
     def _tidy(self) -> None:
-        """Between two measurements: size the batches by what a record costs, delete what everyone has read."""
+        """Between two measurements: learn what a batch costs, delete what everyone has read."""
         for name in self._graph.scalable:
-            query, operator = self._queries[name], self._graph[name]
-            cost = fit(
-                tuple(self._seen[name].batches)[1:],
-                state_partitions=operator.state_partitions or 0,
-                longest_batch_s=self._batch_interval_s,
+            cost = self._meters[name].cost(
+                state_partitions=self._graph[name].state_partitions or 0, longest_batch_s=self._batch_interval_s
             )
-            if cost is None:
-                continue
-            self._costs[name] = cost
-            control = self._workspace.control(name)
-            most = max(1000, round(2 * cost.capacity(query.parallelism) * self._batch_interval_s))
-            write_control(control, replace(read_control(control), most_records=most))
+            if cost is not None:
+                self._costs[name] = cost
         for step in self._pipeline.steps:
-            readers = self._pipeline.readers(step.name)
-            if readers:
-                self._workspace.channel(step.name).forget(readers)
+            self._workspace.channel(step.name).forget(self._pipeline.readers(step.name))
 
 
 def _result(step: Step, found: object) -> DataFrame:
@@ -329,11 +257,6 @@ def _check_frame(step: Step, frame: DataFrame) -> None:
         )
     if not keeping and step.state_partitions is not None:
         raise InvalidInput(f"{step.name!r} has state_partitions, but keeps no state")
-
-
-def _offset(text: Any) -> int:
-    found = json.loads(text) if isinstance(text, str) else text
-    return int(found["record"])
 
 
 def _first_line(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -30,6 +30,8 @@ from elastream.errors import ElastreamError
 
 _COMMIT_TIMEOUT_S = 60.0
 _POLL_S = 0.005
+_LONG, _SHORT = 1.5, 0.7  # of the batch interval: a batch that took longer, or less, than it should
+_LEAST_RECORDS, _MOST_RECORDS = 100, 100_000_000
 
 
 class _Stopping(Exception):  # noqa: N818 - not an error: it ends a batch that was not begun
@@ -112,8 +114,10 @@ class StepQuery:
         self._query.stop()
 
     def rescale(self, parallelism: int) -> None:
-        control = self._workspace.control(self.step.name)
-        write_control(control, Control(parallelism=parallelism, most_records=read_control(control).most_records))
+        path = self._workspace.control(self.step.name)
+        control = read_control(path)
+        most_records = round(control.most_records * parallelism / control.parallelism)
+        write_control(path, Control(parallelism=parallelism, most_records=max(_LEAST_RECORDS, most_records)))
         if self.step.state_partitions is not None:
             self.stop()
             self.start()
@@ -131,6 +135,7 @@ class StepQuery:
         self._batch_running.set()
         try:
             self._hold_back()
+            began = time.monotonic()
             if self._output is not None:
                 self._publish(frame, batch, self._output)
             elif self.step.function is not None and self.step.kind == "sink":
@@ -138,6 +143,7 @@ class StepQuery:
             else:
                 _run(frame)
             self._batch_ended = batch
+            self._size_batches(time.monotonic() - began)
         finally:
             self._batch_running.clear()
 
@@ -150,6 +156,20 @@ class StepQuery:
         files = _counted(folder)
         output.publish(batch, files)
         self.outputs.append(Output(batch=batch, records=sum(records for _, records in files)))
+
+    def _size_batches(self, took_s: float) -> None:
+        """Let batches grow while they are short and shrink when they are long, so that a backlog is worked off in
+        batches between which the parallelism can change."""
+        path = self._workspace.control(self.step.name)
+        control = read_control(path)
+        if took_s > _LONG * self._batch_interval_s:
+            most = control.most_records * self._batch_interval_s / took_s
+        elif took_s < _SHORT * self._batch_interval_s:
+            most = control.most_records * 2
+        else:
+            return
+        sized = replace(control, most_records=min(_MOST_RECORDS, max(_LEAST_RECORDS, round(most))))
+        write_control(path, sized)
 
     def _hold_back(self) -> None:
         """Wait until the slowest reader has room: backpressure, which is never useful time."""

@@ -15,8 +15,9 @@ from pathlib import Path
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Control:
     parallelism: int = 1
-    most_records: int | None = None
-    """Of a batch, so that a backlog does not become one long batch; none for all there is."""
+    most_records: int = 200
+    """Of a batch, so that a backlog does not become one long batch. It begins small, as nobody knows yet what a
+    record costs, and doubles while batches are short."""
 
 
 def write_control(path: Path, control: Control) -> None:

@@ -1,0 +1,112 @@
+"""Load for experiments: a process of its own that writes records to a pipeline's feed at a rate over time.
+
+It is an open loop: it does not slow down when the pipeline does. What is due by the clock is written, also when
+the machine was late, so the rate holds on average. Records are numbered from where an earlier generator stopped.
+
+    python -m elastream.workloads.generator FOLDER --load 'steps: [[0, 400], [60, 800]]'
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+
+from elastream.engines.simulated.scenario import LoadEntry
+from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.errors import ElastreamError
+from elastream.formats import parse, read_yaml
+from elastream.workloads.load import Load
+
+SCHEMA = "id bigint, created_ms bigint, line string"
+_VOCABULARY = tuple(f"word{number:03d}" for number in range(500))
+
+
+def sentence(number: int, words: int) -> str:
+    """The same for the same number: what the counts must be can be computed afterwards."""
+    return " ".join(_VOCABULARY[(number * 31 + index * 17) % len(_VOCABULARY)] for index in range(words))
+
+
+def table(first: int, count: int, *, words: int, created_ms: int) -> pa.Table:
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "created_ms": pa.array([created_ms] * count, pa.int64()),
+            "line": pa.array([sentence(number, words) for number in numbers], pa.string()),
+        }
+    )
+
+
+def generate(
+    log: SegmentLog,
+    load: Load,
+    *,
+    words: int,
+    tick_s: float,
+    stopped: Callable[[], bool],
+    duration_s: float = float("inf"),
+) -> int:
+    """Write until stopped; how many records there are now."""
+    log.create()
+    began, due, written = time.monotonic(), 0.0, 0
+    first = log.head().records
+    at_s = 0.0
+    while not stopped() and at_s < duration_s:
+        time.sleep(max(0.0, began + at_s + tick_s - time.monotonic()))
+        now_s = min(time.monotonic() - began, duration_s)
+        due += load.rate_at((at_s + now_s) / 2) * (now_s - at_s)
+        at_s = now_s
+        count = int(due) - written
+        if count > 0:
+            _write(log, table(first + written, count, words=words, created_ms=round(time.time() * 1000)))
+            written += count
+    return log.head().records
+
+
+def _write(log: SegmentLog, records: pa.Table) -> None:
+    batch = log.head().batch + 1
+    path = log.batch_folder(batch) / "records.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(records, path)
+    log.publish(batch, [(path, records.num_rows)])
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="The folder of the feed's channel.")],
+    load: Annotated[str, typer.Option(help="As in a scenario, e.g. 'steps: [[0, 400], [60, 800]]' or '500'.")],
+    words: Annotated[int, typer.Option(help="Words in a sentence.")] = 5,
+    tick: Annotated[float, typer.Option(help="Seconds between two writes.")] = 0.25,
+    duration: Annotated[float, typer.Option(help="Seconds; for ever where not given.")] = float("inf"),
+) -> None:
+    """Write sentences to a feed at a rate that follows a load, whatever the pipeline does."""
+    stopping: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
+    written = read_yaml(load, "--load")
+    entry = parse(
+        LoadEntry, {"constant": float(written)} if isinstance(written, int | float) else written, "--load"
+    )
+    generate(
+        SegmentLog(folder),
+        entry.load(Path.cwd()),
+        words=words,
+        tick_s=tick,
+        duration_s=duration,
+        stopped=lambda: bool(stopping),
+    )
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except ElastreamError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
