@@ -204,9 +204,10 @@ def run(
 ) -> None:
     """Run a pipeline on Spark and keep it at the right size.
 
-    A live table while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends it after the
-    batches under way; started again with the same folder, it goes on where it stopped.
+    A live table while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends it after
+    the batches under way; started again with the same folder, it goes on where it stopped.
     """
+    from elastream.engines.spark.engine import PipelineFailed
     from elastream.engines.spark.run import RunOptions, read_pipeline
     from elastream.engines.spark.run import run as run_pipeline
 
@@ -240,9 +241,12 @@ def run(
             events.append(event)
             live.event(event)
 
-        run_pipeline(
-            found, chosen, knobs, options, on_snapshot=on_snapshot, on_event=on_event, on_phase=live.phase
-        )
+        try:
+            run_pipeline(
+                found, chosen, knobs, options, on_snapshot=on_snapshot, on_event=on_event, on_phase=live.phase
+            )
+        except PipelineFailed as error:
+            raise ElastreamError(str(error)) from None
     _summarize(found.pipeline.name, snapshots, events, where, as_json=as_json)
 
 

@@ -148,10 +148,7 @@ def print_run(console: Console, name: str, snapshots: Sequence[Snapshot], events
         console.print("It ended before the first measurement.")
         return
     _print_decisions(console, events, since_s=snapshots[0].at_s)
-    table = _table("operators")
-    table.add_column("operator")
-    for column in ("began with", "ended with", "records", "still waiting"):
-        table.add_column(column, justify="right")
+    table = _table("operator", "began with", "ended with", "records", "still waiting")
     for operator in snapshots[-1].dataflow.scalable:
         records = sum(s.rates[operator].records_in for s in snapshots if operator in s.rates)
         rates = snapshots[-1].rates.get(operator)

@@ -345,6 +345,26 @@ class TestRollback:
         story.sees(share=share)
         assert (story.plan == plan_of(10)) is goes_back
 
+    def test_it_takes_as_many_bad_windows_as_make_a_decision(self) -> None:
+        story = Story(activation_intervals=3)
+        for _ in range(3):
+            story.sees(wants={"map": 5}, share=1.0)
+        assert story.plan == plan_of(5)
+        for share in (0.7, 0.7):
+            story.sees(wants={"map": 5}, share=share)
+            assert story.phase is Phase.VERIFYING
+        story.sees(wants={"map": 5}, share=0.7)
+        assert story.plan == plan_of(10)
+
+    def test_one_bad_window_among_good_ones_is_forgiven(self) -> None:
+        story = Story(activation_intervals=3)
+        for _ in range(3):
+            story.sees(wants={"map": 5}, share=1.0)
+        story.sees(wants={"map": 5}, share=0.7)
+        story.sees(wants={"map": 5}, share=1.0)
+        assert story.plan == plan_of(5)
+        assert [judged.verdict for judged in story.told(Judged)] == [Verdict.EFFECTIVE]
+
     def test_a_rollback_is_not_itself_judged(self) -> None:
         story = Story()
         story.sees(wants={"map": 20}, share=0.8)

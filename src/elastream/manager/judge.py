@@ -20,7 +20,10 @@ def judge(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
     assert decision is not None, "the phase 'verifying' always has a decision to judge"
     at_s, share = snapshot.at_s, achieved_share(snapshot)
     verdict = _verdict(decision, share, snapshot, knobs)
-    now = now.tell(
+    if verdict is Verdict.HARMFUL and now.state.harmful + 1 < knobs.activation_intervals:
+        # one bad window after a restart proves nothing; as many in a row as make a decision do
+        return now.update(harmful=now.state.harmful + 1)
+    now = now.update(harmful=0).tell(
         Judged(
             at_s=at_s,
             number=decision.number,

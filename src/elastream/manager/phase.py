@@ -59,6 +59,8 @@ TRANSITIONS: Mapping[tuple[Phase, Trigger], Phase] = {
     (_P.ACTIVATING, _T.DECIDED): _P.RESCALING,
     (_P.RESCALING, _T.ACTION_ENDED): _P.WARMING_UP,
     (_P.RESCALING, _T.HALF_DONE): _P.RESCALING,  # it is undone
+    (_P.VERIFYING, _T.NOTHING_WANTED): _P.VERIFYING,  # not sure yet; proposals are collected meanwhile
+    (_P.VERIFYING, _T.CHANGE_WANTED): _P.VERIFYING,
     (_P.VERIFYING, _T.JUDGED): _P.OBSERVING,
     (_P.VERIFYING, _T.DECIDED): _P.RESCALING,  # a harmful action is taken back
     (_P.VERIFYING, _T.LIMIT_REACHED): _P.GIVEN_UP,

@@ -46,6 +46,8 @@ class ManagerState:
     under_way: Decision | None = None
     """Decided and handed to the engine, with the outcome not yet known."""
     to_judge: Decision | None = None
+    harmful: int = 0
+    """Windows in a row in which the action to judge looked harmful."""
     useless: int = 0
     """Actions in a row that gained almost nothing."""
     failures: int = 0

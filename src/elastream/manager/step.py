@@ -145,7 +145,7 @@ def _undo(now: Step, at_s: float, decision: Decision, outcome: Outcome) -> Step:
 
 
 def _started(now: Step, at_s: float, plan: Plan, knobs: Knobs) -> Step:
-    now = now.update(last_at_s=None, recent=(), seen=(), short=0, warm_up_left=knobs.warm_up_intervals)
+    now = now.update(last_at_s=None, recent=(), seen=(), short=0, harmful=0, warm_up_left=knobs.warm_up_intervals)
     now = now.go(Trigger.STARTED, at_s)
     decision = now.state.under_way
     if decision is None:

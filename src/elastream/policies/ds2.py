@@ -34,6 +34,7 @@ from elastream.policies.proposal import Advice, Proposal, Reason, ReasonKind
 # Rates come with a handful of digits: a need within a millionth of a whole number is that whole number.
 _ROUNDING = 1e-6
 _NO_GAIN = 0.1  # of the growth that linear scaling would give: below it, an operator is not data-parallel
+_STALE = 100  # windows: by then an operator that was not data-parallel deserves another try
 _TELLING_GROWTH = 1.5  # smaller growth than this says nothing, as noise is of the same size
 
 
@@ -247,7 +248,7 @@ def _most_instances(snapshot: Snapshot, name: str, stuck: Mapping[str, str]) -> 
 def _not_parallel(snapshot: Snapshot, points: tuple[CapacityPoint, ...], name: str) -> str | None:
     """Whether its true rate did not move when it was last given more instances, in words."""
     now = next((point for point in points if point.parallelism == snapshot.plan[name]), None)
-    fewer = [point for point in points if point.parallelism * _TELLING_GROWTH <= snapshot.plan[name]]
+    fewer = [p for p in points if p.parallelism * _TELLING_GROWTH <= snapshot.plan[name] and p.age <= _STALE]
     if now is None or not fewer:
         return None
     before = max(fewer, key=lambda point: point.parallelism)

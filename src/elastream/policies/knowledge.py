@@ -20,6 +20,7 @@ from elastream.monitor.flow import is_saturated
 _MOST_POINTS = 8  # of different parallelism, per operator
 _NEW_WEIGHT = 0.3  # of a new measurement against what the earlier ones at the same parallelism gave
 _TIMED_WEIGHT = 0.05  # of one that was timed against what was seen at saturation: enough to follow slow change
+_BUSY = 0.9  # of the window
 _CHANGED = 0.3  # a relative difference at the same parallelism that noise does not explain
 
 
@@ -32,6 +33,8 @@ class CapacityPoint:
     """Whether it was seen at saturation."""
     windows: int = 1
     """How many windows went into it."""
+    age: int = 0
+    """How many windows ago it was last seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,16 +61,25 @@ NOTHING_KNOWN = Knowledge()
 
 
 def _point(snapshot: Snapshot, name: str, rates: OperatorRates) -> CapacityPoint:
-    """Of all instances of the plan: those that did not report, or were idle, are taken to be like the others."""
+    """Of all instances of the plan: those that did not report, or had nothing to do, are taken to be like the others.
+
+    Not so where one was always busy and others idle: those did not help, so they can do nothing here.
+    """
     saturated = is_saturated(snapshot, name)
-    each = rates.observed_processing_per_s / rates.instances if saturated else rates.true_per_instance or 0.0
+    one_alone = any(reading.useful_s >= _BUSY * reading.window_s for reading in snapshot.by_operator[name])
+    if saturated:
+        each = rates.observed_processing_per_s / rates.instances
+    elif one_alone:
+        each = (rates.true_processing_per_s or 0.0) / rates.instances
+    else:
+        each = rates.true_per_instance or 0.0
     parallelism = snapshot.plan[name]
     return CapacityPoint(parallelism=parallelism, true_per_s=each * parallelism, saturated=saturated)
 
 
 def _merged(known: tuple[CapacityPoint, ...], new: CapacityPoint) -> tuple[CapacityPoint, ...]:
     same = next((point for point in known if point.parallelism == new.parallelism), None)
-    others = tuple(point for point in known if point.parallelism != new.parallelism)
+    others = tuple(replace(p, age=p.age + 1) for p in known if p.parallelism != new.parallelism)
     if same is None:
         return (*others, new)[-_MOST_POINTS:]
     if abs(new.true_per_s - same.true_per_s) > _CHANGED * same.true_per_s:

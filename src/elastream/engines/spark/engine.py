@@ -26,7 +26,12 @@ from elastream.manager.engine import Outcome
 from elastream.monitor import Reading, Snapshot
 from elastream.monitor.batch_cost import BatchCost
 
+_MOST_FAILURES = 4  # of a query in a row; after as many the run ends
 _STATEFUL = ("Aggregate", "Deduplicate", "Join", "FlatMapGroups", "TransformWithState")
+
+
+class PipelineFailed(Exception):  # noqa: N818 - not an ElastreamError: nothing but ending the run helps
+    pass
 
 
 class SparkEngine:
@@ -109,9 +114,10 @@ class SparkEngine:
         return Outcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail="; ".join(failures))
 
     def measure(self) -> Snapshot:
+        gaps = self._revive()
         now_s = time.time()
         window_s = now_s - self._marked_s
-        gaps = self._stages.look()
+        gaps += self._stages.look()
         readings: list[Reading] = []
         for name in self._graph.order:
             readings += self._readings(name, window_s)
@@ -199,6 +205,26 @@ class SparkEngine:
             query.outputs.clear()
             self._meters[name].forget_window()
 
+    def _revive(self) -> list[str]:
+        """Start queries again that failed; what failed, in words. A query that fails again and again ends the run."""
+        failed = []
+        for name, query in self._queries.items():
+            error = query.failure()
+            if error is None:
+                continue
+            trace = self._workspace.folder / f"{name}.error.txt"
+            trace.write_text(error, encoding="utf-8")
+            line = _first_line(error)
+            if query.failures >= _MOST_FAILURES:
+                raise PipelineFailed(
+                    f"{name!r} failed {query.failures + 1} times, the last time with: {line} (all of it: {trace})"
+                )
+            time.sleep(min(30.0, 2.0**query.failures))
+            query.failures += 1
+            query.start()
+            failed.append(f"{name} failed and was started again: {line}")
+        return failed
+
     def _readings(self, name: str, window_s: float) -> list[Reading]:
         if name not in self._queries:  # a feed: another process writes it, and nothing holds it back
             arrived = self._workspace.channel(name).head().records - self._arrived[name]
@@ -259,5 +285,5 @@ def _check_frame(step: Step, frame: DataFrame) -> None:
         raise InvalidInput(f"{step.name!r} has state_partitions, but keeps no state")
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0] or type(error).__name__
+def _first_line(error: object) -> str:
+    return str(error).strip().split("\n", 1)[0][:300] or type(error).__name__

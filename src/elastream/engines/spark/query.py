@@ -71,6 +71,8 @@ class StepQuery:
         self._readers = readers
         self._batch_interval_s = batch_interval_s
         self._channel_bound = channel_bound
+        self.failures = 0
+        """In a row, without a batch between them."""
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
         self._batch_ended: int | None = None
@@ -113,6 +115,13 @@ class StepQuery:
             time.sleep(_POLL_S)
         self._query.stop()
 
+    def failure(self) -> str | None:
+        """What a query that ended by itself died of."""
+        if self._query is None or self._query.isActive or self._stopping.is_set():
+            return None
+        error = self._query.exception()
+        return "it ended without an error" if error is None else str(error)
+
     def rescale(self, parallelism: int) -> None:
         path = self._workspace.control(self.step.name)
         control = read_control(path)
@@ -143,6 +152,7 @@ class StepQuery:
             else:
                 _run(frame)
             self._batch_ended = batch
+            self.failures = 0
             self._size_batches(time.monotonic() - began)
         finally:
             self._batch_running.clear()
