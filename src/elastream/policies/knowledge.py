@@ -61,7 +61,7 @@ NOTHING_KNOWN = Knowledge()
 
 
 def _point(snapshot: Snapshot, name: str, rates: OperatorRates) -> CapacityPoint:
-    """Of all instances of the plan: those that did not report, or had nothing to do, are taken to be like the others.
+    """Of all instances of the plan: those that did not report, or were idle, are taken to be like the others.
 
     Not so where one was always busy and others idle: those did not help, so they can do nothing here.
     """

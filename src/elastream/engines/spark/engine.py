@@ -202,11 +202,12 @@ class SparkEngine:
         self._marked_s = time.time()
         self._arrived = {name: self._workspace.channel(name).head().records for name in self._graph.sources}
         for name, query in self._queries.items():
-            query.outputs.clear()
+            # take in what is finished, so that it is not counted as having happened after the action
+            self._meters[name].take(query.query.recentProgress, query.outputs, self._stages)
             self._meters[name].forget_window()
 
     def _revive(self) -> list[str]:
-        """Start queries again that failed; what failed, in words. A query that fails again and again ends the run."""
+        """Start queries again that failed; what failed, in words. One that fails again and again ends the run."""
         failed = []
         for name, query in self._queries.items():
             error = query.failure()
@@ -230,12 +231,10 @@ class SparkEngine:
             arrived = self._workspace.channel(name).head().records - self._arrived[name]
             return [Reading(operator=name, window_s=window_s, useful_s=0, records_in=arrived, records_out=arrived)]
         query, meter = self._queries[name], self._meters[name]
-        meter.take(query.query.recentProgress, self._stages)
-        outputs, query.outputs = query.outputs, []
+        meter.take(query.query.recentProgress, query.outputs, self._stages)
         return meter.readings(
             window_s=window_s,
             instances=1 if self._graph[name].source else query.parallelism,
-            outputs=outputs,
             backlog=self._backlog(name),
             held_back_s=query.held_back_s,
         )

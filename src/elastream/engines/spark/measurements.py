@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from elastream.engines.spark.query import Output
 from elastream.engines.spark.stages import Stages, Work
 from elastream.monitor import Reading
 from elastream.monitor.batch_cost import Batch, BatchCost, fit
@@ -29,17 +28,19 @@ class StepMeter:
     _cold: bool = True
     _held_back_s: float = 0.0
     _records_in: float = 0.0
+    _records_out: float = 0.0
     _busy_s: float = 0.0
     _batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=_BATCHES_KEPT))
 
-    def take(self, progress: Iterable[Mapping[str, Any]], stages: Stages) -> None:
-        """Take in the batches that ended since the last time."""
+    def take(self, progress: Iterable[Mapping[str, Any]], outputs: dict[int, int], stages: Stages) -> None:
+        """Take in the batches that ended since the last time, each with what it put out."""
         latest: Work | None = None
         for entry in progress:
             if not self._is_new(entry):
                 continue
             work = stages.work(str(entry["runId"]), int(entry["batchId"]))
             self._records_in += entry["numInputRows"]
+            self._records_out += outputs.pop(int(entry["batchId"]), 0)
             self.done = {
                 channel: int(_record(source["endOffset"]))
                 for channel, source in zip(self.reads, entry["sources"], strict=False)
@@ -51,14 +52,12 @@ class StepMeter:
         if latest is not None and self._batches:
             self._batches[-1] = _with_longest(self._batches[-1], stages.longest_task_s(latest))
 
-    def readings(
-        self, *, window_s: float, instances: int, outputs: Sequence[Output], backlog: float, held_back_s: float
-    ) -> list[Reading]:
+    def readings(self, *, window_s: float, instances: int, backlog: float, held_back_s: float) -> list[Reading]:
         """What happened since the last call, shared evenly: Spark's tasks are no lasting instances."""
         records_in, self._records_in = self._records_in / instances, 0.0
         useful_s, self._busy_s = min(window_s, self._busy_s / instances), 0.0
         held_s, self._held_back_s = min(window_s, held_back_s - self._held_back_s), held_back_s
-        records_out = sum(output.records for output in outputs) / instances
+        records_out, self._records_out = self._records_out / instances, 0.0
         return [
             Reading(
                 operator=self.name,
@@ -79,7 +78,7 @@ class StepMeter:
 
     def forget_window(self) -> None:
         """After an action: what happened before it says nothing about what is there now."""
-        self._records_in = self._busy_s = 0.0
+        self._records_in = self._records_out = self._busy_s = 0.0
 
     def _is_new(self, entry: Mapping[str, Any]) -> bool:
         run, batch = str(entry["runId"]), int(entry["batchId"])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -38,14 +38,6 @@ class _Stopping(Exception):  # noqa: N818 - not an error: it ends a batch that w
     pass
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Output:
-    """What a batch put out."""
-
-    batch: int
-    records: int
-
-
 class StepQuery:
     def __init__(
         self,
@@ -60,8 +52,8 @@ class StepQuery:
         channel_bound: int | None,
     ) -> None:
         self.step = step
-        self.outputs: list[Output] = []
-        """Of the batches since the last time someone took them away."""
+        self.outputs: dict[int, int] = {}
+        """Records that each batch put out, until someone takes them away."""
         self.held_back_s = 0.0
         """How long it was kept from writing by readers that lag behind, in all."""
         self._spark = spark
@@ -165,7 +157,7 @@ class StepQuery:
         frame.write.mode("overwrite").parquet(str(folder))
         files = _counted(folder)
         output.publish(batch, files)
-        self.outputs.append(Output(batch=batch, records=sum(records for _, records in files)))
+        self.outputs[batch] = sum(records for _, records in files)
 
     def _size_batches(self, took_s: float) -> None:
         """Let batches grow while they are short and shrink when they are long, so that a backlog is worked off in
