@@ -21,11 +21,10 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_unknown_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            known = [field.alias or name for name, field in cls.model_fields.items()]
-            for key in data:
-                if key not in known:
-                    raise ValueError(f"unknown key {key!r}{nearest(str(key), known)}")
+        if isinstance(data, dict) and not data.keys() <= cls.model_fields.keys():
+            known = cls.model_fields.keys()
+            unknown = next(key for key in data if key not in known)
+            raise ValueError(f"unknown key {unknown!r}{nearest(str(unknown), known)}")
         return data
 
 
