@@ -253,9 +253,9 @@ def _notes(runs: _Runs) -> tuple[str, ...]:
         f"{_settings(ds2.own_knobs)}, so that the room which the target leaves is used before it is made up.",
         f"{_BUSIER}: cheaper, with less room for bursts. It has too few for longer than threshold on: "
         f"{', '.join(_short_of_threshold(runs)) or 'none'}.",
-        "The settings of ds2 were chosen among common defaults, the same for all traces: utilization 0.7 and 0.8, "
-        "intervals of 30 and 60 s, scale-down delays of 0 to 15 min were tried. With these the bounds also hold for "
-        "other seeds and with downtime of the whole job; at 30 s azure_functions is a matter of luck.",
+        "The settings of ds2 were chosen among common defaults, the same for all traces: utilization 0.7 and "
+        "0.8, intervals of 30 and 60 s, scale-down delays of 0 to 15 min were tried. With these the bounds also "
+        "hold for other seeds and with downtime of the whole job; at 30 s azure_functions is a matter of luck.",
         f"lag: {_settings(lag.options)}, what an instance does in one or two seconds. A pipeline that keeps up "
         "has no lag, so it is cut down to one instance each, falls behind, and gets all that it may have.",
     )
