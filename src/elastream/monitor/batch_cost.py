@@ -79,11 +79,15 @@ class BatchCost:
         ) / self._per_instance_s
 
     def __str__(self) -> str:
-        fixed_ms = 1000 * (self.per_task_s + self._for_state_s)
+        fixed_s = self.per_task_s + self._for_state_s
         return (
-            f"a record costs {1e6 * self.per_record_s:.3g} µs, a batch {fixed_ms:.3g} ms of slots "
-            f"and {1000 * self.driver_s:.3g} ms of the driver, batches of {self.longest_batch_s:g} s"
+            f"a record costs {_time(self.per_record_s)}, a batch {_time(fixed_s)} of every slot and "
+            f"{_time(self.driver_s)} of the driver, in batches of {self.longest_batch_s:g} s"
         )
+
+
+def _time(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds >= 0.001 else f"{1e6 * seconds:.3g} µs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,13 +103,13 @@ class Batch:
     """Not known of every batch: asking costs a request."""
 
 
-_LEAST_BATCHES = 4
+LEAST_BATCHES = 4
 
 
 def fit(batches: Sequence[Batch], *, state_partitions: int, longest_batch_s: float) -> BatchCost | None:
     """The prices that explain the batches best; None while too few of them had records."""
     with_records = [batch for batch in batches if batch.records > 0 and batch.tasks > 0]
-    if len(with_records) < _LEAST_BATCHES:
+    if len(with_records) < LEAST_BATCHES:
         return None
     per_task_s, per_partition_s, per_record_s = _prices(with_records, state_partitions)
     if per_record_s <= 0:

@@ -121,6 +121,8 @@ class SparkEngine:
         readings: list[Reading] = []
         for name in self._graph.order:
             readings += self._readings(name, window_s)
+        self._learn()
+        gaps += [f"{name}: too few batches yet to know what one costs" for name in self._too_new()]
         arrived = {name: self._workspace.channel(name).head().records for name in self._graph.sources}
         rates = {name: (count - self._arrived[name]) / window_s for name, count in arrived.items()}
         snapshot = Snapshot(
@@ -133,7 +135,7 @@ class SparkEngine:
             batch_costs=dict(self._costs),
         )
         self._marked_s, self._arrived = now_s, arrived
-        self._tidy()
+        self._forget()
         return snapshot
 
     # Building the queries
@@ -245,14 +247,18 @@ class SparkEngine:
             self._workspace.channel(read).head().records - done.get(read, 0) for read in self._pipeline[name].reads
         )
 
-    def _tidy(self) -> None:
-        """Between two measurements: learn what a batch costs, delete what everyone has read."""
+    def _learn(self) -> None:
         for name in self._graph.scalable:
-            cost = self._meters[name].cost(
-                state_partitions=self._graph[name].state_partitions or 0, longest_batch_s=self._batch_interval_s
-            )
+            partitions = self._graph[name].state_partitions or 0
+            cost = self._meters[name].cost(state_partitions=partitions, longest_batch_s=self._batch_interval_s)
             if cost is not None:
                 self._costs[name] = cost
+
+    def _too_new(self) -> list[str]:
+        return [name for name in self._graph.scalable if self._meters[name].is_too_new]
+
+    def _forget(self) -> None:
+        """Delete what every reader is done with."""
         for step in self._pipeline.steps:
             self._workspace.channel(step.name).forget(self._pipeline.readers(step.name))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from elastream.engines.spark.stages import Stages, Work
 from elastream.monitor import Reading
-from elastream.monitor.batch_cost import Batch, BatchCost, fit
+from elastream.monitor.batch_cost import LEAST_BATCHES, Batch, BatchCost, fit
 
 _BATCHES_KEPT = 40
 
@@ -72,6 +72,11 @@ class StepMeter:
             )
             for index in range(instances)
         ]
+
+    @property
+    def is_too_new(self) -> bool:
+        """It works, but has not yet done enough batches to know what one costs."""
+        return 0 < len(self._batches) < LEAST_BATCHES
 
     def cost(self, *, state_partitions: int, longest_batch_s: float) -> BatchCost | None:
         return fit(tuple(self._batches), state_partitions=state_partitions, longest_batch_s=longest_batch_s)

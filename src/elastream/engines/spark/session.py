@@ -34,6 +34,8 @@ _SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     "spark.sql.streaming.stopTimeout": "60s",
+    # by default a timestamp is written in a form that only Spark reads back with its time zone
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # a batch writes few small files, and a rename publishes them
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",

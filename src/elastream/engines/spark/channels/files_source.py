@@ -1,8 +1,8 @@
 """The file channel as a Spark data source: a stream over a `SegmentLog` with as many splits as the control says.
 
 Spark asks `latestOffset` and `partitions` in a process on the driver and `read` in tasks on the executors. An
-offset is a position in the log; `commit` acknowledges it, so that segments can be deleted and the backlog is
-exact.
+offset is a position in the log. What lies before it is acknowledged when Spark asks what comes after it, so that
+segments can be deleted and the backlog is exact.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FileChannelSource(DataSource):
             folder=Path(self.options["path"]),
             reader=self.options["reader"],
             control=Path(self.options["control"]),
-            columns=schema.fieldNames(),
+            schema=schema,
         )
 
 
@@ -46,11 +46,11 @@ class Split(InputPartition):
 
 
 class FileChannelReader(DataSourceStreamReader):
-    def __init__(self, *, folder: Path, reader: str, control: Path, columns: Sequence[str]) -> None:
+    def __init__(self, *, folder: Path, reader: str, control: Path, schema: StructType) -> None:
         self._log = SegmentLog(folder)
         self._reader = reader
         self._control = control
-        self._columns = list(columns)
+        self._schema = schema
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return asdict(self._log.acknowledged(self._reader))
@@ -60,6 +60,9 @@ class FileChannelReader(DataSourceStreamReader):
         return ReadMaxRows(2**62)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        # Spark asks when the batch that ended here is committed. It would say so by commit() too, but only with the
+        # next batch: a writer that waits for its readers would then wait for one that waits for it.
+        self._log.acknowledge(self._reader, Position(**start))
         all_of_it = isinstance(limit, ReadAllAvailable)
         most_records = None if all_of_it else read_control(self._control).most_records
         return asdict(self._log.position(Position(**start), most_records=most_records))
@@ -71,18 +74,17 @@ class FileChannelReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         import pyarrow.parquet as pq
+        from pyspark.sql.pandas.types import to_arrow_schema
 
+        expected = to_arrow_schema(self._schema, timezone="UTC")
         assert isinstance(partition, Split)
         for part in partition.slices:
             with pq.ParquetFile(self._log.folder / part.path, memory_map=True) as file:
                 at = 0
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=self._columns):
+                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=expected.names):
                     first, last = max(part.first - at, 0), min(part.last - at, batch.num_rows)
                     if first < last:
-                        yield batch.slice(first, last - first)
+                        yield batch.slice(first, last - first).cast(expected)
                     at += batch.num_rows
                     if at >= part.last:
                         break
-
-    def commit(self, end: dict[str, Any]) -> None:
-        self._log.acknowledge(self._reader, Position(**end))

@@ -102,6 +102,7 @@ class SegmentLog:
             after = _head_after(commit)
         else:
             after = replace(head, batch=batch)  # nothing was written, so nothing can be published twice
+            shutil.rmtree(self.batch_folder(batch), ignore_errors=True)
         _write_json(self.folder / "head.json", asdict(after))
         return after
 
@@ -136,7 +137,7 @@ class SegmentLog:
 
     def acknowledge(self, reader: str, position: Position) -> None:
         """The reader will not ask for anything before this position again."""
-        if position.record >= self.acknowledged(reader).record:
+        if position.record > self.acknowledged(reader).record:
             _write_json(self.folder / "readers" / f"{reader}.json", asdict(position))
 
     def acknowledged(self, reader: str) -> Position:

@@ -1,0 +1,118 @@
+"""A pipeline over numbered records, in a process that is there to be killed and started again.
+
+    python exactly_once_driver.py FOLDER
+
+It has a stateless, a keyed stateful and a joining operator, each with a sink that keeps what it gives. Lines on
+standard input are commands: `rescale marked=3 counts=1` is answered with a line that begins with `rescaled`; `stop`,
+or the end of the input, stops it after the batches under way. It says `ready` when all queries run.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from elastream.dataflow import Plan
+from elastream.engines.spark.engine import SparkEngine
+from elastream.engines.spark.pipeline import Pipeline
+from elastream.engines.spark.session import start_session
+from elastream.manager.decision import Decision
+
+FEED = "numbers"
+SCHEMA = "id bigint"
+KEYS = 7
+OPERATORS = ("marked", "counts", "pairs")
+BATCH_INTERVAL_S = 0.4
+_MEASURE_EVERY_S = 1.0
+
+
+def pipeline(folder: Path) -> Pipeline:
+    """What each operator must have put out in the end follows from how many numbers there were."""
+    numbered = Pipeline("exactly_once")
+    numbered.feed(FEED, schema=SCHEMA)
+
+    @numbered.operator(reads=FEED, parallelism=2)
+    def marked(numbers: DataFrame) -> DataFrame:
+        return numbers.select("id", (F.col("id") % KEYS).alias("key"))
+
+    @numbered.operator(reads="marked", parallelism=2, state_partitions=4, output_mode="update")
+    def counts(marked: DataFrame) -> DataFrame:
+        return marked.groupBy("key").count()
+
+    @numbered.operator(reads=(FEED, "marked"), parallelism=2, state_partitions=3)
+    def pairs(numbers: DataFrame, marked: DataFrame) -> DataFrame:
+        return numbers.join(marked, "id")
+
+    for operator in OPERATORS:
+        numbered.keep(f"kept_{operator}", reads=operator, folder=kept(folder, operator))
+    return numbered
+
+
+def kept(folder: Path, operator: str) -> Path:
+    return folder / f"kept_{operator}"
+
+
+def workspace(folder: Path) -> Path:
+    return folder / "workspace"
+
+
+def main(folder: Path) -> None:
+    temporary = folder / "temporary"  # a killed JVM leaves its temporary files behind
+    temporary.mkdir(exist_ok=True)
+    spark = start_session(
+        "exactly_once",
+        master="local[4]",
+        settings={
+            "spark.ui.port": "0",
+            "spark.local.dir": str(temporary),
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
+        },
+    )
+    engine = SparkEngine(pipeline(folder), spark, workspace(folder), batch_interval_s=BATCH_INTERVAL_S)
+    engine.start()
+    print("ready", flush=True)
+    commands = _commands()
+    while True:
+        try:
+            verb, *changes = commands.get(timeout=_MEASURE_EVERY_S).split()
+        except queue.Empty:
+            engine.measure()  # deletes what was read, starts again what has failed
+            continue
+        if verb == "stop":
+            break
+        _rescale(engine, {name: int(count) for name, count in (change.split("=") for change in changes)})
+    engine.stop()
+    spark.stop()
+    print("stopped", flush=True)
+
+
+def _rescale(engine: SparkEngine, wanted: dict[str, int]) -> None:
+    before = engine.plan()
+    decision = Decision(number=0, at_s=time.time(), before=before, after=Plan({**before, **wanted}))
+    outcome = engine.rescale(decision)
+    print(f"rescaled {outcome.detail or decision} in {outcome.took_s:.2f} s", flush=True)
+    if not outcome.succeeded:
+        sys.exit(f"the rescale failed: {outcome.detail}")
+
+
+def _commands() -> queue.Queue[str]:
+    """The lines of standard input, read in a thread so that waiting for one can end."""
+    commands: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            commands.put(line)
+        commands.put("stop")
+
+    threading.Thread(target=read, daemon=True).start()
+    return commands
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
