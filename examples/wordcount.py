@@ -1,9 +1,8 @@
 """The word count of the DS2 paper (§5.2), scaled to a laptop, on Spark: `make run`.
 
 A record has a known cost inside the JVM, so the right parallelism is known by arithmetic: a sentence takes 5 ms
-and a word 1 ms, a sentence has 5 words. 360 sentences a second keep 1.8 instances of `words` busy, and 1.8 of
-`counts`.
-Waiting needs no core, so many instances fit on two cores; what a batch costs besides is real.
+and a word 1 ms, a sentence has 5 words. 360 sentences a second keep 1.8 instances of `words` and 1.8 of `counts`
+busy. Waiting needs no core, so many instances fit on two cores; what a batch costs besides is real.
 """
 
 from pyspark.sql import DataFrame

@@ -17,6 +17,7 @@ which is DS2's λ / true rate where the fixed prices vanish.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -103,6 +104,38 @@ class Batch:
     """Not known of every batch: asking costs a request."""
 
 
+class BatchMemory:
+    """Recent batches, chosen so that they differ: of batches that are all alike nobody can tell the price of a
+    record from that of a batch. Of each size (by powers of two) only the newest few are kept, so that the small
+    ones of a quiet time outlive many large ones, though not for ever."""
+
+    def __init__(self) -> None:
+        self._by_size: dict[int, deque[tuple[int, Batch]]] = {}
+        self._count = 0
+
+    def add(self, batch: Batch) -> None:
+        self._count += 1
+        same_size = self._by_size.setdefault(round(math.log2(1 + batch.records)), deque(maxlen=_KEPT_OF_A_SIZE))
+        same_size.append((self._count, batch))
+
+    def replace_newest(self, batch: Batch) -> None:
+        """The newest batch again, with something that was learned of it later."""
+        for kept in self._by_size.values():
+            if kept and kept[-1][0] == self._count:
+                kept[-1] = (self._count, batch)
+
+    def batches(self) -> tuple[Batch, ...]:
+        known = [
+            item for kept in self._by_size.values() for item in kept if item[0] > self._count - _FORGOTTEN_AFTER
+        ]
+        return tuple(batch for _, batch in sorted(known, key=lambda item: item[0]))
+
+    def __len__(self) -> int:
+        return len(self.batches())
+
+
+_KEPT_OF_A_SIZE = 10
+_FORGOTTEN_AFTER = 300
 LEAST_BATCHES = 4
 
 

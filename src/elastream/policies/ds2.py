@@ -147,14 +147,15 @@ class DS2:
         if stuck is not None:
             kept = replace(advice, parallelism=advice.current)
             return because(kept, ReasonKind.NOT_PARALLEL, stuck)
-        return bounded(operator, advice, self._instances(operator, need))
+        return bounded(operator, advice, self._instances(operator, need, curve))
 
-    def _instances(self, operator: Operator, need: float) -> int:
+    def _instances(self, operator: Operator, need: float, curve: Curve | None) -> int:
         """Equation 7's rounding: up, but not for a rounding error or for what the tolerance allows."""
         lenient = need * (1 - _ROUNDING) - self.tolerance
         if lenient > operator.most:
             return math.ceil(lenient)  # the bounds will say so
-        return enough_for(lenient, operator.state_partitions)
+        # how evenly a batch divides was measured; else the partitions of the state tell
+        return enough_for(lenient, None if isinstance(curve, BatchCost) else operator.state_partitions)
 
     def _reasons(
         self, snapshot: Snapshot, advice: Advice, curve: Curve | None, flow: Flow, capping: Mapping[str, float]
@@ -169,7 +170,7 @@ class DS2:
         if any(consumer == name for _, consumer in flow.inferred):
             text = "an operator before it has no readings, so its input was taken from what it counted itself"
             reasons.append(Reason(kind=ReasonKind.INFERRED, text=text))
-        wanted = self._instances(operator, need)
+        wanted = self._instances(operator, need, curve)
         if need * (1 - _ROUNDING) > wanted:
             text = f"a need of {need:.2f} is taken as {wanted:,} (tolerance {self.tolerance:g})"
             reasons.append(Reason(kind=ReasonKind.TOLERATED, text=text))

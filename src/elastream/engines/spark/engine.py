@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from elastream.dataflow import Dataflow, Plan
-from elastream.dataflow.state_partitions import least_useful
+from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files_source import FORMAT
 from elastream.engines.spark.channels.segments import SegmentLog
@@ -52,7 +53,7 @@ class SparkEngine:
         self._channel_bound = channel_bound
         self._schemas: dict[str, StructType] = {}
         self._queries: dict[str, StepQuery] = {}
-        self._meters = {step.name: StepMeter(step.name, step.reads) for step in pipeline.steps}
+        self._meters = {step.name: StepMeter(step.name) for step in pipeline.steps}
         self._costs: dict[str, BatchCost] = {}
         self._marked_s = 0.0
         self._arrived: dict[str, int] = {}
@@ -66,13 +67,17 @@ class SparkEngine:
     def start(self) -> None:
         """Start every query, each from its checkpoint if it has one."""
         self._workspace.open()
-        plan = self._pipeline.plan()
-        for name in self._graph.order:
-            self._prepare(self._pipeline[name], plan.get(name, 1))
-        self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
-        for query in self._queries.values():
-            query.start()
-        self._mark()
+        try:
+            plan = self._pipeline.plan()
+            for name in self._graph.order:
+                self._prepare(self._pipeline[name], plan.get(name, 1))
+            self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
+            for query in self._queries.values():
+                query.start()
+            self._mark()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Stop every query right after a batch, those at the end of the pipeline first."""
@@ -92,10 +97,11 @@ class SparkEngine:
     def rescale(self, decision: Decision) -> Outcome:
         """All operators at once: each is restarted, where it must be, in a thread of its own."""
         began = time.monotonic()
-        wanted = {
-            change.operator: least_useful(change.after, self._graph[change.operator].state_partitions)
-            for change in self.plan().changes_to(decision.after)
-        }
+        before = self.plan()
+        changes = before.changes_to(before.with_changes(decision.after))
+        for asked in changes:
+            _check_bounds(self._graph[asked.operator], asked.after)
+        wanted = {asked.operator: asked.after for asked in changes}
         failures: list[str] = []
 
         def change(name: str, parallelism: int) -> None:
@@ -114,27 +120,26 @@ class SparkEngine:
         return Outcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail="; ".join(failures))
 
     def measure(self) -> Snapshot:
-        gaps = self._revive()
+        gaps = self._take_in() + self._revive()
         now_s = time.time()
         window_s = now_s - self._marked_s
-        gaps += self._stages.look()
+        counts = self._count_arrived()
+        arrived = {name: count - self._arrived[name] for name, count in counts.items()}
         readings: list[Reading] = []
         for name in self._graph.order:
-            readings += self._readings(name, window_s)
+            readings += self._readings(name, window_s, arrived)
         self._learn()
         gaps += [f"{name}: too few batches yet to know what one costs" for name in self._too_new()]
-        arrived = {name: self._workspace.channel(name).head().records for name in self._graph.sources}
-        rates = {name: (count - self._arrived[name]) / window_s for name, count in arrived.items()}
         snapshot = Snapshot(
             dataflow=self._graph,
             plan=self.plan(),
-            source_rates=rates,
+            source_rates={name: count / window_s for name, count in arrived.items()},
             readings=tuple(readings),
             at_s=now_s,
             gaps=tuple(gaps),
             batch_costs=dict(self._costs),
         )
-        self._marked_s, self._arrived = now_s, arrived
+        self._marked_s, self._arrived = now_s, counts
         self._forget()
         return snapshot
 
@@ -145,13 +150,14 @@ class SparkEngine:
         if not control.exists():  # else the pipeline goes on with the parallelism that it had
             write_control(control, Control(parallelism=parallelism))
         output = self._output(step)
-        if output is not None:
-            output.create()
         if step.kind is Kind.FEED:
+            self._workspace.channel(step.name).make_folders()
             schema = StructType.fromDDL(step.schema or "")
             assert isinstance(schema, StructType)
             self._schemas[step.name] = schema
             return
+        if output is not None:
+            output.create()
         build = self._builder(step)
         frame = build()
         _check_frame(step, frame)
@@ -201,12 +207,24 @@ class SparkEngine:
 
     def _mark(self) -> None:
         """From here on the next measurement counts."""
+        self._take_in()  # so that it is not counted as having happened after the action
         self._marked_s = time.time()
-        self._arrived = {name: self._workspace.channel(name).head().records for name in self._graph.sources}
+        self._arrived = self._count_arrived()
         for name, query in self._queries.items():
-            # take in what is finished, so that it is not counted as having happened after the action
-            self._meters[name].take(query.query.recentProgress, query.outputs, self._stages)
-            self._meters[name].forget_window()
+            self._meters[name].forget_window(held_back_s=query.held_back_s)
+
+    def _take_in(self) -> list[str]:
+        """Take in the batches that ended since the last time; what was missed, in words."""
+        # in this order: of a batch that has ended all stages are known, of one that is about to only some
+        progress = {name: query.query.recentProgress for name, query in self._queries.items()}
+        gaps = self._stages.look()
+        for name, entries in progress.items():
+            self._meters[name].take(entries, self._queries[name].written, self._stages)
+        return gaps
+
+    def _count_arrived(self) -> dict[str, int]:
+        """Records of each source, from the beginning."""
+        return {name: self._workspace.channel(name).head().records for name in self._graph.sources}
 
     def _revive(self) -> list[str]:
         """Start queries again that failed; what failed, in words. One that fails again and again ends the run."""
@@ -228,23 +246,16 @@ class SparkEngine:
             failed.append(f"{name} failed and was started again: {line}")
         return failed
 
-    def _readings(self, name: str, window_s: float) -> list[Reading]:
+    def _readings(self, name: str, window_s: float, arrived: Mapping[str, int]) -> list[Reading]:
         if name not in self._queries:  # a feed: another process writes it, and nothing holds it back
-            arrived = self._workspace.channel(name).head().records - self._arrived[name]
-            return [Reading(operator=name, window_s=window_s, useful_s=0, records_in=arrived, records_out=arrived)]
-        query, meter = self._queries[name], self._meters[name]
-        meter.take(query.query.recentProgress, query.outputs, self._stages)
-        return meter.readings(
+            count = arrived[name]
+            return [Reading(operator=name, window_s=window_s, useful_s=0, records_in=count, records_out=count)]
+        query = self._queries[name]
+        return self._meters[name].readings(
             window_s=window_s,
             instances=1 if self._graph[name].source else query.parallelism,
-            backlog=self._backlog(name),
+            backlog=sum(self._workspace.channel(read).pending(name) for read in self._pipeline[name].reads),
             held_back_s=query.held_back_s,
-        )
-
-    def _backlog(self, name: str) -> int:
-        done = self._meters[name].done
-        return sum(
-            self._workspace.channel(read).head().records - done.get(read, 0) for read in self._pipeline[name].reads
         )
 
     def _learn(self) -> None:
@@ -275,8 +286,7 @@ def _check_frame(step: Step, frame: DataFrame) -> None:
         raise InvalidInput(f"{step.name!r} must return a streaming DataFrame, found one that is not")
     if step.kind is not Kind.OPERATOR:
         return
-    plan = frame._jdf.queryExecution().analyzed().toString()
-    keeping = [node for line in plan.splitlines() for node in _STATEFUL if line.lstrip(" :+-~").startswith(node)]
+    keeping = _keeping_state(frame._jdf.queryExecution().analyzed())
     if len(keeping) > 1:
         raise InvalidInput(
             f"{step.name!r} keeps state in {len(keeping)} places ({', '.join(keeping)}): only the last would "
@@ -288,6 +298,27 @@ def _check_frame(step: Step, frame: DataFrame) -> None:
         )
     if not keeping and step.state_partitions is not None:
         raise InvalidInput(f"{step.name!r} has state_partitions, but keeps no state")
+
+
+def _keeping_state(node: Any) -> list[str]:
+    """The names of the nodes of a logical plan, of the JVM, that keep state: those with only streams before them.
+
+    A join with a table, or an aggregate of one, keeps none.
+    """
+    children = [node.children().apply(index) for index in range(node.children().size())]
+    found = [name for child in children for name in _keeping_state(child)]
+    if node.nodeName().startswith(_STATEFUL) and all(child.isStreaming() for child in children):
+        found.append(node.nodeName())
+    return found
+
+
+def _check_bounds(operator: Operator, parallelism: int) -> None:
+    if operator.fixed:
+        raise InvalidInput(f"plan: {operator.name!r} is fixed, its parallelism cannot be changed")
+    if operator.clamp(parallelism) != parallelism:
+        most = "any number of" if math.isinf(operator.most) else f"{operator.most:g}"
+        bounds = f"{operator.min_parallelism} to {most}"
+        raise InvalidInput(f"plan: {operator.name!r} may have {bounds} instances, found {parallelism}")
 
 
 def _first_line(error: object) -> str:

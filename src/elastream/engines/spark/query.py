@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,18 +24,24 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.pipeline import Step
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError
 
 _COMMIT_TIMEOUT_S = 60.0
 _POLL_S = 0.005
+_HOLD_POLL_S = 0.05
 _LONG, _SHORT = 1.5, 0.7  # of the batch interval: a batch that took longer, or less, than it should
 _LEAST_RECORDS, _MOST_RECORDS = 100, 100_000_000
 
 
-class _Stopping(Exception):  # noqa: N818 - not an error: it ends a batch that was not begun
-    pass
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """What a batch put out, and how long its readers kept it from doing so."""
+
+    records: int
+    held_back_s: float
 
 
 class StepQuery:
@@ -52,10 +58,8 @@ class StepQuery:
         channel_bound: int | None,
     ) -> None:
         self.step = step
-        self.outputs: dict[int, int] = {}
-        """Records that each batch put out, until someone takes them away."""
-        self.held_back_s = 0.0
-        """How long it was kept from writing by readers that lag behind, in all."""
+        self.written: dict[int, Written] = {}
+        """By batch, until someone takes them away."""
         self._spark = spark
         self._workspace = workspace
         self._build = build
@@ -69,6 +73,10 @@ class StepQuery:
         self._stopping = threading.Event()
         self._batch_ended: int | None = None
         self._batch_running = threading.Event()
+        self._lock = threading.Lock()
+        """Spark's thread and the one of the manager change the control, and count the waiting."""
+        self._held_back_s = 0.0
+        self._holding_since: float | None = None
 
     @property
     def query(self) -> StreamingQuery:
@@ -79,6 +87,13 @@ class StepQuery:
     @property
     def parallelism(self) -> int:
         return read_control(self._workspace.control(self.step.name)).parallelism
+
+    @property
+    def held_back_s(self) -> float:
+        """How long it was kept from writing by readers that lag behind, in all and up to now."""
+        with self._lock:
+            now = time.monotonic()
+            return self._held_back_s + (0.0 if self._holding_since is None else now - self._holding_since)
 
     def start(self) -> None:
         frame = self._build()
@@ -115,13 +130,17 @@ class StepQuery:
         return "it ended without an error" if error is None else str(error)
 
     def rescale(self, parallelism: int) -> None:
-        path = self._workspace.control(self.step.name)
-        control = read_control(path)
-        most_records = round(control.most_records * parallelism / control.parallelism)
-        write_control(path, Control(parallelism=parallelism, most_records=max(_LEAST_RECORDS, most_records)))
+        self._change_control(
+            lambda control: Control(
+                parallelism=parallelism,
+                most_records=_some(control.most_records * parallelism / control.parallelism),
+            )
+        )
         if self.step.state_partitions is not None:
             self.stop()
+            crash_point(CrashPoint.RESCALE_STOPPED, self.step.name)
             self.start()
+            crash_point(CrashPoint.RESCALE_STARTED, self.step.name)
 
     def _is_committed(self) -> bool:
         """Whether no batch runs, and the last one that ran is in Spark's own log of what is done."""
@@ -130,59 +149,82 @@ class StepQuery:
         last = self._batch_ended
         return last is None or (self._workspace.checkpoint(self.step.name) / "commits" / str(last)).exists()
 
+    def _change_control(self, change: Callable[[Control], Control]) -> None:
+        path = self._workspace.control(self.step.name)
+        with self._lock:
+            write_control(path, change(read_control(path)))
+
     # In Spark's thread, for every batch
 
     def _write(self, frame: DataFrame, batch: int) -> None:
         self._batch_running.set()
         try:
-            self._hold_back()
+            held_back_s = self._hold_back()
             began = time.monotonic()
+            records = 0
             if self._output is not None:
-                self._publish(frame, batch, self._output)
+                records = self._publish(frame, batch, self._output)
             elif self.step.function is not None and self.step.kind == "sink":
                 self.step.function(frame, batch)
             else:
                 _run(frame)
+            self.written[batch] = Written(records=records, held_back_s=held_back_s)
             self._batch_ended = batch
             self.failures = 0
             self._size_batches(time.monotonic() - began)
         finally:
             self._batch_running.clear()
 
-    def _publish(self, frame: DataFrame, batch: int, output: SegmentLog) -> None:
+    def _publish(self, frame: DataFrame, batch: int, output: SegmentLog) -> int:
+        """How many records were put out."""
         if output.is_published(batch):
             _run(frame)  # its state has still to be brought up to date
-            return
+            return 0
         folder = output.batch_folder(batch)
         frame.write.mode("overwrite").parquet(str(folder))
         files = _counted(folder)
+        crash_point(CrashPoint.AFTER_THE_TASKS, self.step.name)
         output.publish(batch, files)
-        self.outputs[batch] = sum(records for _, records in files)
+        crash_point(CrashPoint.AFTER_THE_PUBLICATION, self.step.name)
+        return sum(records for _, records in files)
 
     def _size_batches(self, took_s: float) -> None:
-        """Let batches grow while they are short and shrink when they are long, so that a backlog is worked off in
-        batches between which the parallelism can change."""
-        path = self._workspace.control(self.step.name)
-        control = read_control(path)
+        """Let full batches grow while they are short and shrink when they are long, so that a backlog is worked
+        off in batches between which the parallelism can change."""
         if took_s > _LONG * self._batch_interval_s:
-            most = control.most_records * self._batch_interval_s / took_s
-        elif took_s < _SHORT * self._batch_interval_s:
-            most = control.most_records * 2
+            factor = self._batch_interval_s / took_s
+        elif took_s < _SHORT * self._batch_interval_s and self._is_full():
+            factor = 2.0
         else:
             return
-        sized = replace(control, most_records=min(_MOST_RECORDS, max(_LEAST_RECORDS, round(most))))
-        write_control(path, sized)
+        self._change_control(lambda control: replace(control, most_records=_some(control.most_records * factor)))
 
-    def _hold_back(self) -> None:
-        """Wait until the slowest reader has room: backpressure, which is never useful time."""
+    def _is_full(self) -> bool:
+        """Whether there was as much to read as a batch may hold: one that had less says nothing about the size."""
+        most = read_control(self._workspace.control(self.step.name)).most_records
+        return any(self._workspace.channel(read).pending(self.step.name) >= most for read in self.step.reads)
+
+    def _hold_back(self) -> float:
+        """Wait until the slowest reader has room: backpressure, which is never useful time. How long it took."""
         if self._output is None or self._channel_bound is None:
-            return
+            return 0.0
         began = time.monotonic()
-        while any(self._output.pending(reader) > self._channel_bound for reader in self._readers):
-            if self._stopping.is_set():
-                raise _Stopping(f"{self.step.name} was stopped while it waited for its readers")
-            time.sleep(0.05)
-        self.held_back_s += time.monotonic() - began
+        with self._lock:
+            self._holding_since = began
+        # a query that is to stop does not wait: its batch is written, so that it stops with a batch committed
+        while not self._stopping.is_set() and any(
+            self._output.pending(reader) > self._channel_bound for reader in self._readers
+        ):
+            time.sleep(_HOLD_POLL_S)
+        with self._lock:
+            held_back_s = time.monotonic() - began
+            self._held_back_s += held_back_s
+            self._holding_since = None
+        return held_back_s
+
+
+def _some(records: float) -> int:
+    return min(_MOST_RECORDS, max(_LEAST_RECORDS, round(records)))
 
 
 def _run(frame: DataFrame) -> None:

@@ -65,8 +65,12 @@ def check_java() -> None:
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     how = "install one (Debian: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
     if java is None or not os.path.exists(java):
-        raise ElastreamError(f"Spark needs Java {_LEAST_JAVA} or newer, and none was found: {how}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+        where = f"at JAVA_HOME ({home})" if home else "on the PATH"
+        raise ElastreamError(f"Spark needs Java {_LEAST_JAVA} or newer, and none was found {where}: {how}")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    except OSError as error:
+        raise ElastreamError(f"{java} does not run ({error.strerror}), and Spark needs Java: {how}") from None
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None or int(found[1]) < _LEAST_JAVA:
         version = found[0].split('"')[1] if found else "unknown"

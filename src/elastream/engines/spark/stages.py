@@ -54,7 +54,7 @@ class Stages:
         found: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for job in jobs:
             batch = _BATCH.search(job.get("description") or "")
-            if batch is not None and "jobGroup" in job:
+            if batch is not None and "jobGroup" in job and job["status"] != "RUNNING":
                 key = (job["jobGroup"], int(batch[1]))
                 found.setdefault(key, []).extend(stages[s] for s in job["stageIds"] if s in stages)
         for key, parts in found.items():

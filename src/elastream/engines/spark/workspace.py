@@ -58,7 +58,9 @@ class Workspace:
                     f"now it is {schema}; choose another folder, or change it back"
                 )
         known["schemas"].update(schemas)
-        (self.folder / "pipeline.json").write_text(json.dumps(known, indent=1), encoding="utf-8")
+        beside = self.folder / "pipeline.json.tmp"
+        beside.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        os.replace(beside, self.folder / "pipeline.json")
 
     def channel(self, name: str) -> SegmentLog:
         return SegmentLog(self.folder / "channels" / name)

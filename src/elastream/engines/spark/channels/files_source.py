@@ -60,8 +60,8 @@ class FileChannelReader(DataSourceStreamReader):
         return ReadMaxRows(2**62)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        # Spark asks when the batch that ended here is committed. It would say so by commit() too, but only with the
-        # next batch: a writer that waits for its readers would then wait for one that waits for it.
+        # Spark asks when the batch that ended here is committed. It would say so in commit() too, but only with
+        # the next batch: a writer that waits for its readers would then wait for one that waits for it.
         self._log.acknowledge(self._reader, Position(**start))
         all_of_it = isinstance(limit, ReadAllAvailable)
         most_records = None if all_of_it else read_control(self._control).most_records

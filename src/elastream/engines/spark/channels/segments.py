@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.errors import ElastreamError
 
 
@@ -75,13 +76,16 @@ class SegmentLog:
     # Writing
 
     def create(self) -> None:
-        """Make the folders, and finish what a killed writer began."""
-        for name in ("log", "segments", "readers"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        """Make the folders, and finish what a killed writer began: for the writer."""
+        self.make_folders()
         head = self.head()
         while (commit := self._read_commit(head.commits)) is not None:
             head = _head_after(commit)
             _write_json(self.folder / "head.json", asdict(head))
+
+    def make_folders(self) -> None:
+        for name in ("log", "segments", "readers"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
 
     def batch_folder(self, batch: int) -> Path:
         """Where a batch writes its files before it is published."""
@@ -99,6 +103,7 @@ class SegmentLog:
         if segments:
             commit = Commit(number=head.commits, batch=batch, before=head.records, segments=segments)
             _write_json(self._entry(commit.number), asdict(commit))
+            crash_point(CrashPoint.IN_THE_PUBLICATION, self.folder.name)
             after = _head_after(commit)
         else:
             after = replace(head, batch=batch)  # nothing was written, so nothing can be published twice
@@ -160,6 +165,7 @@ class SegmentLog:
                 break
             # the files first: an entry without its files is found and finished by the next call
             shutil.rmtree(self.batch_folder(commit.batch), ignore_errors=True)
+            crash_point(CrashPoint.IN_FORGETTING, self.folder.name)
             self._entry(number).unlink(missing_ok=True)
             forgotten += 1
         return forgotten
