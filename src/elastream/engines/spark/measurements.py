@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from elastream.engines.spark.query import Written
@@ -11,7 +11,6 @@ from elastream.engines.spark.stages import Stages, Work
 from elastream.monitor import Reading
 from elastream.monitor.batch_cost import LEAST_BATCHES, Batch, BatchCost, BatchMemory, fit
 
-_BATCHES_KEPT = 40
 _NOTHING = Written(records=0, held_back_s=0.0)
 
 
@@ -42,9 +41,11 @@ class StepMeter:
             work = stages.work(str(entry["runId"]), int(entry["batchId"]))
             if work is not None:
                 self._busy_s += work.busy_s
-                latest = work if self._learn(entry, work, what.held_back_s) else latest
+                batch = self._learn(entry, work, what.held_back_s)
+                latest = latest if batch is None else (batch, work)
         if latest is not None:
-            self._batches[-1] = replace(self._batches[-1], longest_task_s=stages.longest_task_s(latest))
+            longest_s = stages.longest_task_s(latest[1])
+            self._batches.replace_newest(replace(latest[0], longest_task_s=longest_s))
 
     def readings(self, *, window_s: float, instances: int, backlog: float, held_back_s: float) -> list[Reading]:
         """What happened since the last call, shared evenly: Spark's tasks are no lasting instances.
@@ -94,17 +95,16 @@ class StepMeter:
         self._newest = batch
         return True
 
-    def _learn(self, entry: Mapping[str, Any], work: Work, held_back_s: float) -> bool:
+    def _learn(self, entry: Mapping[str, Any], work: Work, held_back_s: float) -> Batch | None:
         cold, self._cold = self._cold, False
         if cold:  # the first batch of a run starts Python workers and opens state: seconds that say nothing
-            return False
+            return None
         duration_s = entry["durationMs"].get("triggerExecution", 0) / 1000
-        self._batches.append(
-            Batch(
-                records=entry["numInputRows"],
-                busy_s=work.busy_s,
-                tasks=work.tasks,
-                driver_s=max(0.0, duration_s - work.running_s - held_back_s),
-            )
+        batch = Batch(
+            records=entry["numInputRows"],
+            busy_s=work.busy_s,
+            tasks=work.tasks,
+            driver_s=max(0.0, duration_s - work.running_s - held_back_s),
         )
-        return True
+        self._batches.add(batch)
+        return batch
