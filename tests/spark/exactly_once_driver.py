@@ -45,7 +45,7 @@ def pipeline(folder: Path) -> Pipeline:
     def counts(marked: DataFrame) -> DataFrame:
         return marked.groupBy("key").count()
 
-    @numbered.operator(reads=(FEED, "marked"), parallelism=2, state_partitions=3)
+    @numbered.operator(reads=(FEED, "marked"), parallelism=2, state_partitions=4)
     def pairs(numbers: DataFrame, marked: DataFrame) -> DataFrame:
         return numbers.join(marked, "id")
 

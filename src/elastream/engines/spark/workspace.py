@@ -34,13 +34,11 @@ class Workspace:
         except OSError as error:
             raise ElastreamError(f"{self.folder}: cannot be used: {error.strerror}") from None
         self._take_lock()
-        known = self._read()
-        if known is not None and known["pipeline"] != self.pipeline:
+        try:
+            self._check_owner()
+        except InvalidInput:
             self.close()
-            raise InvalidInput(
-                f"{self.folder}: holds the checkpoints of the pipeline {known['pipeline']!r}, not of "
-                f"{self.pipeline!r}; choose another folder"
-            )
+            raise
 
     def close(self) -> None:
         if self._lock is not None:
@@ -70,6 +68,14 @@ class Workspace:
 
     def control(self, name: str) -> Path:
         return self.folder / "control" / f"{name}.json"
+
+    def _check_owner(self) -> None:
+        known = self._read()
+        if known is not None and known["pipeline"] != self.pipeline:
+            raise InvalidInput(
+                f"{self.folder}: holds the checkpoints of the pipeline {known['pipeline']!r}, not of "
+                f"{self.pipeline!r}; choose another folder"
+            )
 
     def _read(self) -> dict[str, Any] | None:
         path = self.folder / "pipeline.json"

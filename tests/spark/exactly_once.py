@@ -1,0 +1,362 @@
+"""Nothing is lost and nothing repeated, however often operators are rescaled and the driver is killed.
+
+Numbered records go through a pipeline (`exactly_once_driver.py`) that this process feeds, rescales, kills with all
+of its children and starts again. In the end the sinks tell whether every record is there once. `make exactly-once`
+runs the long story and a crash in every narrow window; the tests run less of both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import exactly_once_driver as program
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from elastream.engines.spark.channels.segments import Position, SegmentLog
+from elastream.engines.spark.crash_points import VARIABLE, CrashPoint
+from elastream.engines.spark.workspace import Workspace
+
+PATIENCE_S = 240.0  # far more than anything takes on a machine that does nothing else
+_POLL_S = 0.05
+_TICK_S = 0.1
+_RECORDS_PER_TICK = 15
+_MOST_PARALLELISM = 4
+
+
+# The driver, as a process
+
+
+class Driver:
+    """The program, in a session of its own so that everything that it starts can be found and killed."""
+
+    def __init__(self, folder: Path, *, crash_at: str | None = None) -> None:
+        self._folder = folder
+        self._log = folder / "driver.log"
+        self._log_begins = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, program.__file__, str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **({VARIABLE: crash_at} if crash_at else {})},
+                start_new_session=True,
+                text=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def wait_ready(self) -> None:
+        self.wait_until(lambda: "ready" in self._said(), "ready")
+
+    def wait_until(self, true: Callable[[], bool], what: str) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not true():
+            assert self._process.poll() is None, f"the driver ended before it was {what}:\n{self._last_said()}"
+            assert time.monotonic() < deadline_s, f"the driver is not {what} in time:\n{self._last_said()}"
+            time.sleep(_POLL_S)
+
+    def rescale(self, wanted: dict[str, int], *, wait: bool = True) -> None:
+        answers = self._said().count("rescaled")
+        self._command("rescale " + " ".join(f"{name}={count}" for name, count in wanted.items()))
+        if wait:
+            self.wait_until(lambda: self._said().count("rescaled") > answers, f"rescaled to {wanted}")
+
+    def stop(self) -> None:
+        self._command("stop")
+        assert self._process.wait(PATIENCE_S) == 0, f"the driver did not stop well:\n{self._last_said()}"
+
+    def wait_crashed(self) -> None:
+        code = self._process.wait(PATIENCE_S)
+        assert code == -signal.SIGKILL, f"the driver did not crash where it should:\n{self._last_said()}"
+
+    def kill(self) -> None:
+        """Kill the driver, its JVM and the Python workers, and return when none of them is left.
+
+        Spark gives the workers a process group of their own, but they stay in the session.
+        """
+        deadline_s = time.monotonic() + PATIENCE_S
+        while members := list(_members(self._process.pid)):
+            assert time.monotonic() < deadline_s, f"processes {members} of a killed driver do not go away"
+            for member in members:
+                _kill(member)
+            time.sleep(0.01)
+        self._process.wait()
+
+    def _command(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def _said(self) -> str:
+        with self._log.open("rb") as log:
+            log.seek(self._log_begins)
+            return log.read().decode(errors="replace")
+
+    def _last_said(self) -> str:
+        return "\n".join(self._said().splitlines()[-60:])
+
+
+def _members(session: int) -> Iterator[int]:
+    """The processes of a session that are not dead."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        pid, state = line.split()[:2]
+        try:
+            if not state.startswith("Z") and os.getsid(int(pid)) == session:
+                yield int(pid)
+        except ProcessLookupError:
+            continue
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+# What goes in, and what has come out
+
+
+class Feeder:
+    """Writes numbers to the feed, at an even rate, until it is told to stop."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = _workspace(folder).channel(program.FEED)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+
+    def __enter__(self) -> Self:
+        self._log.create()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> int:
+        """How many numbers there are."""
+        self._stopped.set()
+        self._thread.join()
+        return self._log.head().records
+
+    def _write(self) -> None:
+        while not self._stopped.wait(_TICK_S):
+            head = self._log.head()
+            numbers = range(head.records, head.records + _RECORDS_PER_TICK)
+            path = self._log.batch_folder(head.batch + 1) / "numbers.parquet"
+            path.parent.mkdir(parents=True)
+            pq.write_table(pa.table({"id": pa.array(numbers, pa.int64())}), path)
+            self._log.publish(head.batch + 1, [(path, len(numbers))])
+
+
+def committed(folder: Path) -> dict[str, int]:
+    """Of each operator, how many batches Spark has noted as done."""
+    found = {}
+    for operator in program.OPERATORS:
+        commits = (_workspace(folder).checkpoint(operator) / "commits").glob("[0-9]*")
+        found[operator] = 1 + max((int(path.name) for path in commits), default=-1)
+    return found
+
+
+def is_drained(folder: Path) -> bool:
+    """Whether every step is done with everything; asked in the order of the pipeline, as each adds to the next."""
+    pipeline = program.pipeline(folder)
+    return all(
+        _workspace(folder).channel(read).pending(name) == 0
+        for name in pipeline.graph().order
+        for read in pipeline[name].reads
+    )
+
+
+def check_sinks(folder: Path, numbers: int) -> None:
+    """Every record once, every count right."""
+    _check_once("the stateless operator", _kept(folder, "marked")["id"].to_pylist(), numbers)
+    pairs = _kept(folder, "pairs")
+    _check_once("the join", pairs["id"].to_pylist(), numbers)
+    assert all(key == number % program.KEYS for number, key in _rows(pairs, "id", "key")), (
+        "the join mixed pairs up"
+    )
+    last: dict[int, int] = {}
+    for key, count in _rows(_kept(folder, "counts"), "key", "count"):
+        assert count > last.get(key, 0), f"the count of key {key} goes from {last.get(key, 0)} to {count}"
+        last[key] = count
+    expected = Counter(number % program.KEYS for number in range(numbers))
+    assert last == expected, f"the counts are {last}, they should be {dict(expected)}"
+
+
+def _check_once(what: str, found: list[int], numbers: int) -> None:
+    times = Counter(found)
+    lost = [number for number in range(numbers) if number not in times]
+    repeated = [number for number, count in times.items() if count > 1]
+    unknown = [number for number in times if number >= numbers]
+    assert not (lost or repeated or unknown), (
+        f"{what}: of {numbers} records {len(lost)} are lost ({lost[:10]}…), {len(repeated)} are there more than "
+        f"once ({repeated[:10]}…), {len(unknown)} were never written ({unknown[:10]}…)"
+    )
+
+
+def _kept(folder: Path, operator: str) -> pa.Table:
+    """What a sink keeps, in the order in which it came."""
+    log = SegmentLog(program.kept(folder, operator))
+    head = log.head()
+    commits = log.commits(Position(), Position(record=head.records, commit=head.commits))
+    paths = [log.folder / segment.path for commit in commits for segment in commit.segments]
+    return pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths])
+
+
+def _rows(table: pa.Table, *columns: str) -> Iterator[tuple[int, ...]]:
+    return zip(*(table[column].to_pylist() for column in columns), strict=True)
+
+
+def _workspace(folder: Path) -> Workspace:
+    return Workspace(program.workspace(folder), "exactly_once")
+
+
+# The stories
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    kills: int
+    rescales: int
+    batches: int
+    """At least so many of every operator between two kills."""
+    seed: int = 1
+
+    def rescales_in(self, life: int) -> int:
+        lives = self.kills + 1
+        return self.rescales * (life + 1) // lives - self.rescales * life // lives
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    numbers: int
+    batches: dict[str, int]
+    took_s: float
+
+
+def tell(folder: Path, story: Story) -> Ending:
+    """Live through all rescales and kills, drain, and check the sinks."""
+    began_s = time.monotonic()
+    chance = random.Random(story.seed)
+    with Feeder(folder) as feeder:
+        for life in range(story.kills + 1):
+            with Driver(folder) as driver:
+                driver.wait_ready()
+                _live(driver, folder, story, life, chance)
+                if life < story.kills:
+                    if chance.random() < 0.5:  # into the middle of a rescale
+                        driver.rescale(_any_rescale(chance), wait=False)
+                    time.sleep(chance.uniform(0, 3 * program.BATCH_INTERVAL_S))
+                    continue  # leaving it kills it
+                numbers = feeder.stop()
+                driver.wait_until(lambda: is_drained(folder), "drained")
+                driver.stop()
+    check_sinks(folder, numbers)
+    return Ending(numbers=numbers, batches=committed(folder), took_s=time.monotonic() - began_s)
+
+
+def _live(driver: Driver, folder: Path, story: Story, life: int, chance: random.Random) -> None:
+    """All the rescales of one life of the driver, and the batches between them."""
+    before, parts = committed(folder), story.rescales_in(life) + 1
+    for part in range(1, parts + 1):
+        least = -(-story.batches * part // parts)
+        driver.wait_until(lambda: _each_did(folder, before, least), f"{least} batches further")
+        if part < parts:
+            driver.rescale(_any_rescale(chance))
+
+
+def _each_did(folder: Path, before: dict[str, int], batches: int) -> bool:
+    return all(count - before[name] >= batches for name, count in committed(folder).items())
+
+
+def _any_rescale(chance: random.Random) -> dict[str, int]:
+    chosen = chance.sample(program.OPERATORS, chance.randint(1, len(program.OPERATORS)))
+    return {name: chance.randint(1, _MOST_PARALLELISM) for name in chosen}
+
+
+def crash_in(folder: Path, point: CrashPoint, step: str) -> None:
+    """Crash at a point that a step comes by, start again, drain, and check the sinks."""
+    with Feeder(folder) as feeder:
+        with Driver(folder, crash_at=f"{point}/{step}/2") as driver:
+            driver.wait_ready()
+            if point in (CrashPoint.RESCALE_STOPPED, CrashPoint.RESCALE_STARTED):
+                driver.wait_until(lambda: committed(folder)[step] > 0, "past its first batch")
+                driver.rescale({step: 1})
+                driver.rescale({step: 3}, wait=False)
+            driver.wait_crashed()
+        crashed_with = committed(folder)
+        with Driver(folder) as driver:
+            driver.wait_ready()
+            driver.wait_until(lambda: _each_did(folder, crashed_with, 2), "2 batches further after the crash")
+            numbers = feeder.stop()
+            driver.wait_until(lambda: is_drained(folder), "drained")
+            driver.stop()
+    check_sinks(folder, numbers)
+
+
+WINDOWS: tuple[tuple[CrashPoint, str], ...] = (
+    (CrashPoint.AFTER_THE_TASKS, "counts"),
+    (CrashPoint.AFTER_THE_TASKS, "pairs"),
+    (CrashPoint.IN_THE_PUBLICATION, "marked"),
+    (CrashPoint.IN_THE_PUBLICATION, "counts"),
+    (CrashPoint.AFTER_THE_PUBLICATION, "marked"),
+    (CrashPoint.AFTER_THE_PUBLICATION, "counts"),
+    (CrashPoint.AFTER_THE_PUBLICATION, "pairs"),
+    (CrashPoint.AFTER_THE_PUBLICATION, "kept_counts"),
+    (CrashPoint.IN_FORGETTING, "marked"),
+    (CrashPoint.RESCALE_STOPPED, "counts"),
+    (CrashPoint.RESCALE_STARTED, "pairs"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--rescales", type=int, default=20)
+    parser.add_argument("--batches", type=int, default=20, help="of every operator between two kills, at least")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    story = Story(kills=given.kills, rescales=given.rescales, batches=given.batches, seed=given.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        ending = tell(Path(folder), story)
+    batches = ", ".join(f"{name} {count}" for name, count in ending.batches.items())
+    print(
+        f"{story.kills} kills, {story.rescales} rescales (seed {story.seed}): {ending.numbers} records, each once; "
+        f"batches: {batches}; {ending.took_s:.0f} s",
+        flush=True,
+    )
+    for point, step in WINDOWS:
+        began_s = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            crash_in(Path(folder), point, step)
+        print(f"crash {point} of {step}: each record once; {time.monotonic() - began_s:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""The durable stream in a folder: whatever happens to its writer, every record is in it once and in order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from elastream.engines.spark.channels.segments import Commit, Head, Position, SegmentLog
+from elastream.errors import ElastreamError
+
+
+def publish(log: SegmentLog, batch: int, *files: list[int]) -> Head:
+    """Write a batch whose files hold these records, one to a line, and publish it."""
+    folder = log.batch_folder(batch)
+    shutil.rmtree(folder, ignore_errors=True)  # as Spark does in its overwriting mode
+    folder.mkdir(parents=True)
+    found = []
+    for index, records in enumerate(files):
+        path = folder / f"part-{index}"
+        path.write_text("\n".join(map(str, records)))
+        found.append((path, len(records)))
+    return log.publish(batch, found)
+
+
+def read(log: SegmentLog, start: Position, end: Position) -> list[int]:
+    """The records from start to end, read from the files that the commits name."""
+    found: list[int] = []
+    for commit in log.commits(start, end):
+        at = commit.before
+        for segment in commit.segments:
+            records = [int(line) for line in (log.folder / segment.path).read_text().splitlines()]
+            assert len(records) == segment.records
+            found += records[max(0, start.record - at) : max(0, end.record - at)]
+            at += segment.records
+    return found
+
+
+@contextmanager
+def a_log() -> Iterator[SegmentLog]:
+    with TemporaryDirectory() as folder:
+        log = SegmentLog(Path(folder) / "channel")
+        log.create()
+        yield log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> SegmentLog:
+    log = SegmentLog(tmp_path / "channel")
+    log.create()
+    return log
+
+
+class Channel(RuleBasedStateMachine):
+    """A writer that is killed and started again, and two readers that each want every record once."""
+
+    READERS = ("counts", "kept")
+
+    @initialize()
+    def make(self) -> None:
+        self.folder = TemporaryDirectory()
+        self.log = SegmentLog(Path(self.folder.name) / "channel")
+        self.log.create()
+        self.next_record = 0
+        self.batch = -1
+        self.newest: list[list[int]] = []
+        self.read_by: dict[str, list[int]] = {reader: [] for reader in self.READERS}
+        self.at: dict[str, Position] = {reader: Position() for reader in self.READERS}
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+    def _records(self, sizes: list[int]) -> list[list[int]]:
+        files = []
+        for size in sizes:
+            files.append(list(range(self.next_record, self.next_record + size)))
+            self.next_record += size
+        return files
+
+    @rule(sizes=st.lists(st.integers(0, 4), max_size=3), gap=st.integers(1, 2))
+    def publish(self, sizes: list[int], gap: int) -> None:
+        self.batch += gap
+        self.newest = self._records(sizes)
+        publish(self.log, self.batch, *self.newest)
+
+    @precondition(lambda self: self.batch >= 0)
+    @rule()
+    def publish_the_newest_again(self) -> None:
+        """Its writer died before Spark noted that the batch was done; it asks before it writes anything."""
+        assert self.log.is_published(self.batch)
+        assert self.log.publish(self.batch, []) == self.log.head()
+
+    @rule(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    def die_between_the_entry_and_the_head(self, sizes: list[int]) -> None:
+        head = self.log.folder / "head.json"
+        before = head.read_bytes() if head.exists() else None
+        self.publish(sizes, 1)
+        if before is None:
+            head.unlink()
+        else:
+            head.write_bytes(before)
+        self.reopen()
+
+    @rule(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    def die_before_the_entry(self, sizes: list[int]) -> None:
+        """Files without an entry: the batch is written again, perhaps with other files."""
+        folder = self.log.batch_folder(self.batch + 1)
+        folder.mkdir(parents=True)
+        (folder / "part-9").write_text("-1")
+        (self.log.folder / "log" / "0000000000.tmp1").write_text("{")
+        self.reopen()
+        self.publish(sizes, 1)
+
+    @rule()
+    def reopen(self) -> None:
+        self.log = SegmentLog(self.log.folder)
+        self.log.create()
+
+    @rule(reader=st.sampled_from(READERS), most=st.one_of(st.none(), st.integers(1, 7)))
+    def read(self, reader: str, most: int | None) -> None:
+        start = self.at[reader]
+        end = self.log.position(start, most_records=most)
+        assert most is None or end.record - start.record <= most
+        assert read(self.log, start, end) == list(range(start.record, end.record))
+        self.read_by[reader] += read(self.log, start, end)
+        self.at[reader] = end
+
+    @rule(reader=st.sampled_from(READERS))
+    def acknowledge(self, reader: str) -> None:
+        self.log.acknowledge(reader, self.at[reader])
+
+    @rule(reader=st.sampled_from(READERS))
+    def start_the_reader_again(self, reader: str) -> None:
+        """From what it acknowledged: it must still be there."""
+        self.at[reader] = self.log.acknowledged(reader)
+        del self.read_by[reader][self.at[reader].record :]
+
+    @rule()
+    def forget(self) -> None:
+        """The disk then holds nothing but the commits that somebody still reads from."""
+        self.log.forget(self.READERS)
+        done = min(self.log.acknowledged(reader).record for reader in self.READERS)
+        kept = [json.loads(path.read_text()) for path in (self.log.folder / "log").glob("*.json")]
+        assert all(entry["before"] + sum(s["records"] for s in entry["segments"]) > done for entry in kept)
+        folders = {path.name for path in (self.log.folder / "segments").iterdir()}
+        assert folders == {f"b{entry['batch']}" for entry in kept}
+
+    @rule()
+    def die_while_forgetting(self) -> None:
+        """The files of the oldest commit that all are done with are gone, its entry is not."""
+        done = min(self.log.acknowledged(reader).record for reader in self.READERS)
+        for entry in sorted((self.log.folder / "log").glob("*.json"))[:1]:
+            commit = json.loads(entry.read_text())
+            if commit["before"] + sum(segment["records"] for segment in commit["segments"]) <= done:
+                shutil.rmtree(self.log.batch_folder(commit["batch"]), ignore_errors=True)
+        self.reopen()
+
+    @invariant()
+    def nothing_is_lost_or_doubled(self) -> None:
+        head = self.log.head()
+        assert head.records == self.next_record
+        assert head.batch == self.batch
+        for reader in self.READERS:
+            assert self.read_by[reader] == list(range(self.at[reader].record))
+            assert self.log.pending(reader) == self.next_record - self.log.acknowledged(reader).record
+            rest = read(self.log, self.at[reader], Position(record=head.records, commit=head.commits))
+            assert rest == list(range(self.at[reader].record, self.next_record))
+
+
+TestChannel = Channel.TestCase
+TestChannel.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+
+
+# --- publishing -------------------------------------------------------------------------------------------------
+
+
+def test_a_new_stream_is_empty(log: SegmentLog) -> None:
+    assert log.head() == Head(commits=0, records=0, batch=-1)
+    assert log.position(Position()) == Position()
+    assert log.pending("anyone") == 0
+
+
+def test_a_batch_that_is_published_twice_is_there_once(log: SegmentLog) -> None:
+    publish(log, 0, [0, 1])
+    again = publish(log, 0, [0, 1])
+    assert again == Head(commits=1, records=2, batch=0)
+    assert read(log, Position(), log.position(Position())) == [0, 1]
+
+
+def test_an_empty_batch_counts_as_published_and_leaves_nothing_on_the_disk(log: SegmentLog) -> None:
+    head = publish(log, 3, [])
+    assert head == Head(commits=0, records=0, batch=3)
+    assert log.is_published(3)
+    assert not log.is_published(4)
+    assert list((log.folder / "segments").iterdir()) == []
+
+
+def test_an_empty_file_is_not_named_by_the_commit(log: SegmentLog) -> None:
+    publish(log, 0, [], [7], [])
+    (commit,) = log.commits(Position(), log.position(Position()))
+    assert [segment.records for segment in commit.segments] == [1]
+
+
+def test_batches_may_have_gaps(log: SegmentLog) -> None:
+    for batch, record in ((0, 0), (4, 1), (9, 2)):
+        publish(log, batch, [record])
+    assert read(log, Position(), log.position(Position())) == [0, 1, 2]
+    assert log.head() == Head(commits=3, records=3, batch=9)
+
+
+def test_the_entry_is_the_truth_where_the_head_was_not_written(log: SegmentLog) -> None:
+    publish(log, 0, [0, 1])
+    before = (log.folder / "head.json").read_bytes()
+    publish(log, 1, [2])
+    (log.folder / "head.json").write_bytes(before)
+    assert log.head().records == 2, "readers do not see it yet"
+    log.create()
+    assert log.head() == Head(commits=2, records=3, batch=1)
+    assert log.is_published(1)
+
+
+def test_making_the_folders_of_another_writer_does_not_finish_its_work(log: SegmentLog) -> None:
+    publish(log, 0, [0])
+    (log.folder / "head.json").unlink()
+    log.make_folders()
+    assert log.head() == Head(), "only the writer itself may write the head"
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def test_a_position_may_lie_in_the_middle_of_a_commit(log: SegmentLog) -> None:
+    publish(log, 0, [0, 1, 2], [3, 4])
+    publish(log, 1, [5, 6])
+    first = log.position(Position(), most_records=2)
+    second = log.position(first, most_records=4)
+    assert (first, second) == (Position(record=2, commit=1), Position(record=6, commit=2))
+    assert read(log, Position(), first) == [0, 1]
+    assert read(log, first, second) == [2, 3, 4, 5]
+    assert read(log, second, log.position(second)) == [6]
+
+
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6), most=st.integers(1, 12))
+@settings(max_examples=50, deadline=None)
+def test_parts_of_any_size_are_the_whole(sizes: list[int], most: int) -> None:
+    with a_log() as log:
+        record = 0
+        for batch, size in enumerate(sizes):
+            publish(log, batch, list(range(record, record + size)))
+            record += size
+        at, found, lengths = Position(), [], []
+        while (end := log.position(at, most_records=most)) != at:
+            found += read(log, at, end)
+            lengths.append(end.record - at.record)
+            at = end
+    assert found == list(range(record))
+    assert all(length == most for length in lengths[:-1])
+
+
+def test_a_commit_that_is_missing_is_told_of(log: SegmentLog) -> None:
+    publish(log, 0, [0])
+    publish(log, 1, [1])
+    (log.folder / "log" / "0000000000.json").unlink()
+    with pytest.raises(ElastreamError, match="commit 0 is missing"):
+        read(log, Position(), log.position(Position()))
+
+
+# --- being done -------------------------------------------------------------------------------------------------
+
+
+def test_an_acknowledgement_never_goes_back(log: SegmentLog) -> None:
+    publish(log, 0, [0, 1, 2])
+    log.acknowledge("counts", Position(record=2, commit=1))
+    log.acknowledge("counts", Position(record=1, commit=1))
+    assert log.acknowledged("counts") == Position(record=2, commit=1)
+    assert log.pending("counts") == 1
+
+
+def test_what_the_slowest_reader_needs_is_kept(log: SegmentLog) -> None:
+    for batch in range(4):
+        publish(log, batch, [2 * batch, 2 * batch + 1])
+    log.acknowledge("quick", Position(record=8, commit=4))
+    log.acknowledge("slow", Position(record=3, commit=2))  # in the middle of the second
+    assert log.forget(["quick", "slow"]) == 1
+    slow = log.acknowledged("slow")
+    assert read(log, slow, log.position(slow)) == [3, 4, 5, 6, 7]
+
+
+def test_a_reader_that_has_not_come_yet_needs_everything(log: SegmentLog) -> None:
+    publish(log, 0, [0])
+    log.acknowledge("quick", Position(record=1, commit=1))
+    assert log.forget(["quick", "not here yet"]) == 0
+    assert log.forget([]) == 0
+
+
+def test_a_killed_forgetting_is_finished_by_the_next(log: SegmentLog) -> None:
+    publish(log, 0, [0])
+    publish(log, 1, [1])
+    log.acknowledge("counts", log.position(Position()))
+    shutil.rmtree(log.batch_folder(0))
+    assert log.forget(["counts"]) == 2
+    assert list((log.folder / "log").iterdir()) == []
+
+
+def test_the_stream_goes_on_after_everything_was_forgotten(log: SegmentLog) -> None:
+    publish(log, 0, [0, 1])
+    log.acknowledge("counts", log.position(Position()))
+    log.forget(["counts"])
+    log.create()
+    publish(log, 1, [2])
+    at = log.acknowledged("counts")
+    assert read(log, at, log.position(at)) == [2]
+
+
+def test_a_commit_knows_where_it_lies(log: SegmentLog) -> None:
+    publish(log, 0, [0, 1])
+    publish(log, 5, [2], [3, 4])
+    second = list(log.commits(Position(), log.position(Position())))[1]
+    assert isinstance(second, Commit)
+    assert (second.number, second.batch, second.before, second.records, second.after) == (1, 5, 2, 3, 5)
+    assert asdict(second)["segments"][1] == {"path": "segments/b5/part-1", "records": 2}

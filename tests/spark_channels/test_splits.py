@@ -1,0 +1,80 @@
+"""The parts of a batch: together they are its records, in order, and none is much larger than another."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastream.engines.spark.channels.segments import Commit, Position, Segment
+from elastream.engines.spark.channels.splits import Slice, splits
+
+Sizes = list[list[int]]  # of each commit, of each of its files
+
+
+def commits_of(sizes: Sizes) -> list[Commit]:
+    before = [0, *accumulate(sum(files) for files in sizes)]
+    return [
+        Commit(
+            number=number,
+            batch=number,
+            before=before[number],
+            segments=tuple(Segment(path=f"{number}/{index}", records=size) for index, size in enumerate(files)),
+        )
+        for number, files in enumerate(sizes)
+    ]
+
+
+def position(commits: list[Commit], record: int) -> Position:
+    return Position(record=record, commit=sum(commit.before < record for commit in commits))
+
+
+def numbers(commits: list[Commit], part: list[Slice]) -> list[int]:
+    """Which records of the whole stream the slices are."""
+    begins = {}
+    for commit in commits:
+        at = commit.before
+        for segment in commit.segments:
+            begins[segment.path] = at
+            at += segment.records
+    return [number for s in part for number in range(begins[s.path] + s.first, begins[s.path] + s.last)]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[list[Commit], int, int, int]:
+    sizes = draw(st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=4), min_size=1, max_size=5))
+    commits = commits_of(sizes)
+    first = draw(st.integers(0, commits[-1].after))
+    last = draw(st.integers(first, commits[-1].after))
+    return commits, first, last, draw(st.integers(1, 12))
+
+
+@given(batches())
+def test_the_parts_are_the_records_in_order(batch: tuple[list[Commit], int, int, int]) -> None:
+    commits, first, last, parallelism = batch
+    start, end = position(commits, first), position(commits, last)
+    found = splits(commits[max(0, start.commit - 1) : end.commit], start, end, parallelism)
+
+    parts = [numbers(commits, part) for part in found]
+    assert [number for part in parts for number in part] == list(range(first, last))
+    assert len(parts) == min(parallelism, last - first)
+    assert all(parts), "no part is empty"
+    assert max(map(len, parts), default=0) - min(map(len, parts), default=0) <= 1
+    assert all(piece.first < piece.last for part in found for piece in part)
+
+
+def test_a_part_reaches_over_files_and_commits() -> None:
+    commits = commits_of([[2, 3], [4]])
+    found = splits(commits, Position(), Position(record=9, commit=2), 2)
+    assert found == [
+        [Slice(path="0/0", first=0, last=2), Slice(path="0/1", first=0, last=2)],
+        [Slice(path="0/1", first=2, last=3), Slice(path="1/0", first=0, last=4)],
+    ]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_nothing_to_read_makes_no_parts(parallelism: int) -> None:
+    at = Position(record=5, commit=1)
+    assert splits([], at, at, parallelism) == []
