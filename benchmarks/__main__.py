@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from benchmarks import decision_time, simulated_day
+from benchmarks import decision_time, rescale_pause, simulated_day
 from benchmarks.measure import Benchmark, Measure
 
 BENCHMARKS = (
@@ -21,6 +21,11 @@ BENCHMARKS = (
         name="simulated-day",
         question="How long does a day on the simulated engine take?",
         run=simulated_day.run,
+    ),
+    Benchmark(
+        name="rescale-pause",
+        question="How long does an operator on Spark stand still when it is rescaled?",
+        run=rescale_pause.run,
     ),
 )
 
