@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
-import math
 import shutil
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,11 +17,11 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from elastream import __version__, console, plots
+from elastream.as_json import policy_json, print_json, proposal_json, run_json
 from elastream.dataflow import render
-from elastream.durations import seconds
 from elastream.engines.simulated.scenario import Scenario, read_scenario
 from elastream.engines.simulated.simulation import Simulation, simulate
-from elastream.errors import ElastreamError, InvalidInput, nearest
+from elastream.errors import ElastreamError, InvalidInput
 from elastream.experiments import frame
 from elastream.live import LiveRun
 from elastream.manager.events import Event, event_to_json
@@ -33,9 +31,10 @@ from elastream.monitor import Snapshot
 from elastream.monitor.recording import RecordingWriter, read_recording, snapshot_line
 from elastream.monitor.snapshot_format import read_snapshot
 from elastream.options import build, describe
-from elastream.policies.catalog import Policy, PolicyInfo, catalog, create, info
-from elastream.policies.proposal import Proposal
+from elastream.policies.catalog import Policy, catalog, create, info
 from elastream.policies.starting_plan import starting_plan
+from elastream.settings import duration as duration_of
+from elastream.settings import pairs_of, policy_and_knobs, rates_of
 
 out = console.new_console()
 err = console.new_console(stderr=True)
@@ -113,12 +112,12 @@ def evaluate(
     Offline advice from one window. The defaults are the paper's: target utilization 1.0, tolerance 0. For some
     room add `--set target_utilization=0.8`; to work off the backlog `--set catch_up_s=300`.
     """
-    chosen = create(policy, _settings(settings))
+    chosen = create(policy, pairs_of(settings))
     found = read_snapshot(snapshot)
     proposal = chosen(found)
     if as_json:
         missing = list(found.missing)
-        _print_json({**_proposal_json(proposal), "complete": found.is_complete, "missing": missing})
+        print_json({**proposal_json(proposal), "complete": found.is_complete, "missing": missing})
         return
     console.print_proposal(out, found, proposal, every_reason=why)
 
@@ -137,7 +136,7 @@ def simulate_command(
     No Spark, no waiting: an hour of a pipeline takes well under a second. See examples/wordcount.yaml.
     """
     found = _scenario(scenario)
-    chosen, knobs = _policy_and_knobs(policy, _settings(settings), found)
+    chosen, knobs = policy_and_knobs(policy, pairs_of(settings), found)
     plot = folder / f"{scenario.stem}-{policy}.png"
     with _writing_to(folder):
         run = _run(found, policy, chosen, knobs, quiet=as_json)
@@ -145,7 +144,7 @@ def simulate_command(
     if record is not None:
         _record(run, record)
     if as_json:
-        _print_json({"scenario": found.name, "policy": policy, **_run_json(run), "plot": str(plot)})
+        print_json({"scenario": found.name, "policy": policy, **run_json(run), "plot": str(plot)})
         return
     console.print_simulation(out, found.name, policy, run)
     out.print(f"plot: {plot}" + (f", recording: {record}" if record else ""), soft_wrap=True)
@@ -168,14 +167,14 @@ def compare(
     if not names:
         raise InvalidInput("--policies: name at least one policy")
     # all of them before the first run: a mistake in the last one is better found now
-    chosen = {name: _policy_and_knobs(name, _settings(settings), found, beside=names) for name in names}
+    chosen = {name: policy_and_knobs(name, pairs_of(settings), found, beside=names) for name in names}
     plot = folder / f"{scenario.stem}-compare.png"
     with _writing_to(folder):
         runs = {name: _run(found, name, *chosen[name], quiet=as_json) for name in chosen}
         plots.plot_simulations(runs, plot, title=f"{found.name} (simulated)")
     if as_json:
-        results = {name: _run_json(run) for name, run in runs.items()}
-        _print_json({"scenario": found.name, "policies": results, "plot": str(plot)})
+        results = {name: run_json(run) for name, run in runs.items()}
+        print_json({"scenario": found.name, "policies": results, "plot": str(plot)})
         return
     out.rule(f"{found.name} (simulated)")
     console.print_elasticity(out, {name: run.elasticity for name, run in runs.items()})
@@ -212,20 +211,20 @@ def run(
     from elastream.engines.spark.run import run as run_pipeline
 
     found = read_pipeline(file)
-    given = _settings(settings)
+    given = pairs_of(settings)
     if interval is not None:
         given["interval"] = interval
     if dry_run:
         given["dry_run"] = "true"
-    chosen, knobs = _policy_and_knobs(policy, given)
+    chosen, knobs = policy_and_knobs(policy, given)
     where = folder or Path("out") / found.pipeline.name
     if fresh:
         shutil.rmtree(where, ignore_errors=True)
     options = RunOptions(
         folder=where,
         master=master,
-        duration_s=_duration("--duration", duration),
-        batch_interval_s=_duration("--batch-interval", batch_interval),
+        duration_s=duration_of("--duration", duration),
+        batch_interval_s=duration_of("--batch-interval", batch_interval),
         channel_bound=channel_bound,
         generate=generate,
     )
@@ -260,7 +259,7 @@ def _summarize(
         final = dict(snapshots[-1].plan) if snapshots else {}
         told = [event_to_json(event) for event in events if event.event in _TOLD]
         files = {"recording": str(folder / "recording.jsonl"), "plot": str(plot)}
-        _print_json({"pipeline": name, "final_parallelism": final, "events": told, **files})
+        print_json({"pipeline": name, "final_parallelism": final, "events": told, **files})
         return
     console.print_run(out, name, snapshots, events)
     out.print(f"recording: {folder / 'recording.jsonl'}, plot: {plot}")
@@ -278,7 +277,7 @@ def show(
     pipeline = read_pipeline(file).pipeline
     graph, start = pipeline.graph(), pipeline.plan()
     if as_json:
-        _print_json(render.as_json(graph, start))
+        print_json(render.as_json(graph, start))
     else:
         out.print(render.as_mermaid(graph, start) if mermaid else render.as_text(graph, start), soft_wrap=True)
 
@@ -303,11 +302,11 @@ def plan(
     highest answer show how far it can be trusted.
     """
     windows = read_recording(recording, ignore_cut_off=ignore_cut_off).snapshots
-    found = starting_plan(windows, create(policy, _settings(settings)), _rates(rate))
+    found = starting_plan(windows, create(policy, pairs_of(settings)), rates_of(rate))
     if not as_json:
         console.print_starting_plan(out, found)
         return
-    _print_json(
+    print_json(
         {
             "parallelism": {name: point.parallelism for name, point in found.operators.items()},
             "source_rates": found.source_rates,
@@ -330,10 +329,10 @@ def replay_command(
     Nothing is acted upon: each window is judged with the parallelism that it was recorded with.
     """
     windows = read_recording(recording, ignore_cut_off=ignore_cut_off).snapshots
-    chosen, knobs = _policy_and_knobs(policy, _settings(settings))
+    chosen, knobs = policy_and_knobs(policy, pairs_of(settings))
     events = replay(windows, chosen, knobs)
     if as_json:
-        _print_json([event_to_json(event) for event in events])
+        print_json([event_to_json(event) for event in events])
     else:
         console.print_replay(out, policy, windows, events)
 
@@ -346,7 +345,7 @@ def policies(
     """List each policy with what it needs and what it is good for; with a name, its options and the knobs."""
     found = [info(name)] if name is not None else list(catalog().values())
     if as_json:
-        _print_json([_policy_json(entry) for entry in found])
+        print_json([policy_json(entry) for entry in found])
     elif name is None:
         console.print_policies(out, found)
     else:
@@ -360,7 +359,7 @@ def _experiments(context: typer.Context, as_json: JsonOption = False) -> None:
         return
     found = list(frame.experiments().values())
     if as_json:
-        _print_json([{"name": e.name, "paper": e.paper, "question": e.question} for e in found])
+        print_json([{"name": e.name, "paper": e.paper, "question": e.question} for e in found])
     else:
         console.print_experiments(out, found)
 
@@ -390,7 +389,7 @@ def run_experiments(
             console.print_report(out, experiment, reports[experiment.name])
             out.print(f"written: {', '.join(map(str, written))}", soft_wrap=True)
     if as_json:
-        _print_json([frame.report_as_json(name, report) for name, report in reports.items()])
+        print_json([frame.report_as_json(name, report) for name, report in reports.items()])
     if not all(report.holds for report in reports.values()):
         raise typer.Exit(1)
 
@@ -398,13 +397,6 @@ def run_experiments(
 # What the subcommands share
 
 _TOLD = ("decided", "acted", "judged", "phase", "trouble")
-
-
-def _duration(option: str, written: str) -> float:
-    try:
-        return seconds(float(written) if written.replace(".", "", 1).isdigit() else written)
-    except ValueError as error:
-        raise InvalidInput(f"{option}: {error}") from None
 
 
 def _scenario(path: Path) -> Scenario:
@@ -428,71 +420,6 @@ def _run(scenario: Scenario, name: str, policy: Policy, knobs: Knobs, *, quiet: 
             duration_s=scenario.duration_s,
             on_progress=lambda at_s: tell("", at_s / scenario.duration_s),
         )
-
-
-def _policy_and_knobs(
-    policy: str, settings: Mapping[str, str], scenario: Scenario | None = None, *, beside: Sequence[str] = ()
-) -> tuple[Policy, Knobs]:
-    """What --set names may be an option of the policy or a knob of the manager.
-
-    An option that only a policy `beside` this one has is passed over.
-    """
-    entry = info(policy)
-    of_policy, of_manager = _names(entry.options_class), _names(Knobs)
-    of_others = {option for other in beside for option in _names(info(other).options_class)}
-    for_policy, for_manager = {}, {}
-    for name, value in settings.items():
-        if _meant(name, of_policy) in of_policy:
-            for_policy[name] = value
-        elif _meant(name, of_manager) in of_manager:
-            for_manager[name] = value
-        elif _meant(name, of_others) not in of_others:
-            known = {*of_policy, *of_manager}
-            raise InvalidInput(f"--set {name}: no option of {policy} and no knob{nearest(name, known)}")
-    options = _layered(of_policy, scenario.policies.get(policy, {}) if scenario else {}, for_policy)
-    knobs = _layered(of_manager, entry.knobs, scenario.manager if scenario else {}, for_manager)
-    return create(policy, options), build(Knobs, knobs, place="manager")
-
-
-def _names(options_class: type[Any]) -> tuple[str, ...]:
-    return tuple(option.name for option in describe(options_class))
-
-
-def _meant(name: str, known: Container[str]) -> str:
-    """An option in seconds may be written without its `_s`."""
-    return f"{name}_s" if f"{name}_s" in known else name
-
-
-def _layered(known: Container[str], *layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of all layers; of one that several give the last counts, however each of them spells it."""
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        given = {_meant(name, known) for name in layer}
-        merged = {name: value for name, value in merged.items() if _meant(name, known) not in given} | dict(layer)
-    return merged
-
-
-def _settings(pairs: Iterable[str] | None) -> dict[str, str]:
-    found = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise InvalidInput(f"--set takes NAME=VALUE, found {pair!r}")
-        found[name.strip().replace("-", "_")] = value.strip()
-    return found
-
-
-def _rates(pairs: Iterable[str] | None) -> dict[str, float]:
-    found = {}
-    for pair in pairs or ():
-        source, _, value = pair.rpartition("=")
-        try:
-            found[source] = float(value)
-        except ValueError:
-            raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}") from None
-        if not source:
-            raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}")
-    return found
 
 
 def _record(run: Simulation, path: Path) -> None:
@@ -531,67 +458,8 @@ def _progress(what: str, *, quiet: bool) -> Iterator[frame.Progress]:
         yield lambda detail, share: bar.update(task, completed=share, description=f"{what} {detail}".strip())
 
 
-def _proposal_json(proposal: Proposal) -> dict[str, Any]:
-    operators = {}
-    for name, advice in proposal.advice.items():
-        fields = dataclasses.asdict(advice)
-        fields.pop("operator")
-        operators[name] = fields
-    return {
-        "policy": proposal.policy,
-        "parallelism": dict(proposal.parallelism),
-        "operators": operators,
-        "reasons": [dataclasses.asdict(reason) for reason in proposal.reasons],
-        "expected_share": proposal.expected_share,
-        "workers": proposal.workers,
-    }
-
-
-def _run_json(run: Simulation) -> dict[str, Any]:
-    return {
-        "duration_s": run.duration_s,
-        "actions": run.actions,
-        "final_parallelism": dict(run.final_plan),
-        "elasticity": dataclasses.asdict(run.elasticity),
-        "events": [
-            event_to_json(event) for event in run.events if event.event in ("decided", "acted", "judged", "phase")
-        ],
-    }
-
-
-def _policy_json(entry: PolicyInfo) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "summary": entry.summary,
-        "needs": entry.needs,
-        "good_for": entry.good_for,
-        "knobs": dict(entry.knobs),
-        "options": [dataclasses.asdict(option) for option in console.policy_options(entry)],
-    }
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(_plain(value), indent=1, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold; it has no word for a number that is not finite, so that becomes null."""
-    match value:
-        case Mapping():
-            return {str(key): _plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case float():
-            return value if math.isfinite(value) else None
-        case None | bool() | int() | str():
-            return value
-        case _:
-            return str(value)
-
-
 def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="replace"
-        )  # a terminal that lacks a letter shows a question mark in its place
+        # a terminal that lacks a letter shows a question mark in its place
+        sys.stdout.reconfigure(errors="replace")
     app()

@@ -145,12 +145,12 @@ def fit(batches: Sequence[Batch], *, state_partitions: int, longest_batch_s: flo
     if len(with_records) < LEAST_BATCHES:
         return None
     per_task_s, per_partition_s, per_record_s = _prices(with_records, state_partitions)
-    if per_record_s <= 0:
+    if per_record_s < _LEAST:
         # The batches were all alike, or the fixed price hid that of the records: then all of it is theirs,
         # as plain DS2 would have it.
         per_task_s = per_partition_s = 0.0
         per_record_s = sum(b.busy_s for b in with_records) / sum(b.records for b in with_records)
-    if per_record_s <= 0:
+    if per_record_s < _LEAST:
         return None
     return BatchCost(
         per_record_s=per_record_s,
@@ -178,5 +178,9 @@ def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, flo
 
 
 def _balance(batches: Sequence[Batch]) -> float:
-    shares = [batch.busy_s / batch.tasks / batch.longest_task_s for batch in batches if batch.longest_task_s]
+    shares = [
+        batch.busy_s / batch.tasks / batch.longest_task_s
+        for batch in batches
+        if batch.longest_task_s and batch.busy_s > 0
+    ]
     return min(1.0, float(np.median(shares))) if shares else 1.0

@@ -73,7 +73,9 @@ class SparkEngine:
                 self._prepare(self._pipeline[name], plan.get(name, 1))
             self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
             for query in self._queries.values():
+                # one after the other: each starts a Python process, which Spark gives ten seconds to come up
                 query.start()
+                query.wait_until_begun()
             self._mark()
         except BaseException:
             self.stop()
@@ -301,14 +303,15 @@ def _check_frame(step: Step, frame: DataFrame) -> None:
 
 
 def _keeping_state(node: Any) -> list[str]:
-    """The names of the nodes of a logical plan, of the JVM, that keep state: those with only streams before them.
+    """The names of the nodes of a logical plan, of the JVM, that keep state.
 
-    A join with a table, or an aggregate of one, keeps none.
+    An aggregate of a table keeps none, nor does a join of a stream with one.
     """
     children = [node.children().apply(index) for index in range(node.children().size())]
     found = [name for child in children for name in _keeping_state(child)]
-    if node.nodeName().startswith(_STATEFUL) and all(child.isStreaming() for child in children):
-        found.append(node.nodeName())
+    name, streaming = node.nodeName(), [child.isStreaming() for child in children]
+    if name.startswith(_STATEFUL) and (all(streaming) if name == "Join" else any(streaming)):
+        found.append(name)
     return found
 
 

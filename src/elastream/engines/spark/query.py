@@ -112,6 +112,11 @@ class StepQuery:
             .start()
         )
 
+    def wait_until_begun(self) -> None:
+        """Wait until its sources are there, or it has failed."""
+        while self.query.isActive and self.query.status["message"].startswith("Initializing"):
+            time.sleep(_POLL_S)
+
     def stop(self) -> None:
         """Stop right after a batch has committed: one that is interrupted in the middle costs seconds later."""
         if self._query is None:

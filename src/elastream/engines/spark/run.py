@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyspark import cloudpickle
+
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
@@ -43,8 +45,9 @@ def read_pipeline(path: Path) -> PipelineFile:
     if spec is None or spec.loader is None:
         raise InvalidInput(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    # by its name, so that functions of the file that run in Spark's Python workers are found again
     sys.modules[path.stem] = module
+    # Spark's Python workers do not find the file: what they are to run of it is sent to them
+    cloudpickle.register_pickle_by_value(module)
     try:
         spec.loader.exec_module(module)
     except InvalidInput as error:

@@ -1,0 +1,85 @@
+"""What users write on the command line, `--set NAME=VALUE` and the like, made into a policy and knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from elastream.durations import seconds
+from elastream.engines.simulated.scenario import Scenario
+from elastream.errors import InvalidInput, nearest
+from elastream.manager.knobs import Knobs
+from elastream.options import build, describe
+from elastream.policies.catalog import Policy, create, info
+
+
+def duration(option: str, written: str) -> float:
+    try:
+        return seconds(float(written) if written.replace(".", "", 1).isdigit() else written)
+    except ValueError as error:
+        raise InvalidInput(f"{option}: {error}") from None
+
+
+def policy_and_knobs(
+    policy: str, settings: Mapping[str, str], scenario: Scenario | None = None, *, beside: Sequence[str] = ()
+) -> tuple[Policy, Knobs]:
+    """What --set names may be an option of the policy or a knob of the manager.
+
+    An option that only a policy `beside` this one has is passed over.
+    """
+    entry = info(policy)
+    of_policy, of_manager = _names(entry.options_class), _names(Knobs)
+    of_others = {option for other in beside for option in _names(info(other).options_class)}
+    for_policy, for_manager = {}, {}
+    for name, value in settings.items():
+        if _meant(name, of_policy) in of_policy:
+            for_policy[name] = value
+        elif _meant(name, of_manager) in of_manager:
+            for_manager[name] = value
+        elif _meant(name, of_others) not in of_others:
+            known = {*of_policy, *of_manager}
+            raise InvalidInput(f"--set {name}: no option of {policy} and no knob{nearest(name, known)}")
+    options = _layered(of_policy, scenario.policies.get(policy, {}) if scenario else {}, for_policy)
+    knobs = _layered(of_manager, entry.knobs, scenario.manager if scenario else {}, for_manager)
+    return create(policy, options), build(Knobs, knobs, place="manager")
+
+
+def _names(options_class: type[Any]) -> tuple[str, ...]:
+    return tuple(option.name for option in describe(options_class))
+
+
+def _meant(name: str, known: Container[str]) -> str:
+    """An option in seconds may be written without its `_s`."""
+    return f"{name}_s" if f"{name}_s" in known else name
+
+
+def _layered(known: Container[str], *layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of all layers; of one that several give the last counts, however each of them spells it."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        given = {_meant(name, known) for name in layer}
+        merged = {name: value for name, value in merged.items() if _meant(name, known) not in given} | dict(layer)
+    return merged
+
+
+def pairs_of(pairs: Iterable[str] | None) -> dict[str, str]:
+    found = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInput(f"--set takes NAME=VALUE, found {pair!r}")
+        found[name.strip().replace("-", "_")] = value.strip()
+    return found
+
+
+def rates_of(pairs: Iterable[str] | None) -> dict[str, float]:
+    found = {}
+    for pair in pairs or ():
+        source, _, value = pair.rpartition("=")
+        try:
+            found[source] = float(value)
+        except ValueError:
+            raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}") from None
+        if not source:
+            raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}")
+    return found
