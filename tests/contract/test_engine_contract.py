@@ -1,7 +1,9 @@
 """What the manager relies on, whatever engine runs the pipeline (`manager/engine.py`).
 
-An engine joins by adding a factory to `ENGINES`. The pipeline is source → map → count, in which every record
-becomes one record; it starts with one instance each, and 1 to 8 are allowed.
+An engine joins by adding a factory to `ENGINES`, or, where it is slow, by giving a `subject` of its own to these
+tests (`tests/spark/test_spark_contract.py`). The pipeline is source → map → count, in which every record becomes
+one record; it starts with one instance each, and 1 to 8 are allowed. Four times as many records come as one
+instance of map can do.
 """
 
 from __future__ import annotations
@@ -50,6 +52,14 @@ class Subject:
     """How many records the source was given, from the start."""
     records_delivered: Callable[[], float]
     """How many records count has put out, from the start."""
+    moment_s: float = 30.0
+    """Long enough to see something happen."""
+    load_per_s: float = 400.0
+    """Records that come to the source, until it is drained."""
+    slack: float = 0.05
+    """By which share what is measured in time may be off."""
+    slack_s: float = 1.0
+    """How long calls take that should take no time."""
 
 
 def simulated(**options: object) -> Subject:
@@ -104,6 +114,11 @@ def clock(subject: Subject) -> Clock:
     return subject.clock
 
 
+@pytest.fixture
+def moment_s(subject: Subject) -> float:
+    return subject.moment_s
+
+
 def to(engine: Engine, **changes: int) -> Decision:
     """A decision that changes some operators of what runs now."""
     before = engine.plan()
@@ -123,46 +138,50 @@ class TestGraphAndPlan:
 
 
 class TestMeasure:
-    def test_a_snapshot_is_complete_and_of_what_is_in_force(self, engine: Engine, clock: Clock) -> None:
-        clock.wait(30.0)
+    def test_a_snapshot_is_complete_and_of_what_is_in_force(
+        self, engine: Engine, clock: Clock, moment_s: float
+    ) -> None:
+        clock.wait(moment_s)
         snapshot = engine.measure()
         assert snapshot.missing == ()
         assert snapshot.dataflow == engine.graph()
         assert snapshot.plan == engine.plan()
 
-    def test_what_comes_in_counts_whether_or_not_the_pipeline_keeps_up(self, engine: Engine, clock: Clock) -> None:
-        clock.wait(60.0)
-        snapshot = engine.measure()
-        assert snapshot.source_rates["source"] == pytest.approx(400.0, rel=0.05)
-        assert snapshot.rates["map"].observed_processing_per_s < 200.0
+    def test_what_comes_in_counts_whether_or_not_the_pipeline_keeps_up(self, subject: Subject) -> None:
+        subject.clock.wait(2 * subject.moment_s)
+        snapshot = subject.engine.measure()
+        assert snapshot.source_rates["source"] == pytest.approx(subject.load_per_s, rel=subject.slack)
+        assert snapshot.rates["map"].observed_processing_per_s < subject.load_per_s / 2
 
-    def test_it_tells_of_the_time_since_the_last_call(self, engine: Engine, clock: Clock) -> None:
-        for waited_s in (30.0, 60.0):
-            clock.wait(waited_s)
-            snapshot = engine.measure()
-            assert snapshot.at_s == pytest.approx(clock.now(), abs=1.0)
-            assert windows_s(snapshot) == pytest.approx([waited_s] * len(snapshot.readings), rel=0.05)
+    def test_it_tells_of_the_time_since_the_last_call(self, subject: Subject) -> None:
+        for waited_s in (2 * subject.moment_s, subject.moment_s):
+            subject.clock.wait(waited_s)
+            snapshot = subject.engine.measure()
+            assert snapshot.at_s == pytest.approx(subject.clock.now(), abs=subject.slack_s)
+            assert windows_s(snapshot) == pytest.approx([waited_s] * len(snapshot.readings), rel=subject.slack)
 
-    def test_it_tells_of_the_time_since_the_last_action(self, engine: Engine, clock: Clock) -> None:
-        clock.wait(60.0)
-        engine.rescale(to(engine, map=4))
-        clock.wait(30.0)
-        snapshot = engine.measure()
-        assert windows_s(snapshot) == pytest.approx([30.0] * len(snapshot.readings), rel=0.05)
+    def test_it_tells_of_the_time_since_the_last_action(self, subject: Subject) -> None:
+        subject.clock.wait(2 * subject.moment_s)
+        subject.engine.rescale(to(subject.engine, map=4))
+        subject.clock.wait(subject.moment_s)
+        snapshot = subject.engine.measure()
+        assert windows_s(snapshot) == pytest.approx([subject.moment_s] * len(snapshot.readings), rel=subject.slack)
 
-    def test_windows_follow_each_other_in_time(self, engine: Engine, clock: Clock) -> None:
+    def test_windows_follow_each_other_in_time(self, engine: Engine, clock: Clock, moment_s: float) -> None:
         times = []
         for instances in (2, 3, 3, 1):
             engine.rescale(to(engine, map=instances))
-            clock.wait(20.0)
+            clock.wait(moment_s / 2)
             times.append(engine.measure().at_s)
         assert times == sorted(set(times))
 
-    def test_useful_time_gives_rates_that_do_not_depend_on_the_load(self, engine: Engine, clock: Clock) -> None:
-        clock.wait(60.0)
+    def test_useful_time_gives_rates_that_do_not_depend_on_the_load(
+        self, engine: Engine, clock: Clock, moment_s: float
+    ) -> None:
+        clock.wait(2 * moment_s)
         alone = engine.measure().rates["map"].true_per_instance
         engine.rescale(to(engine, map=8, count=8))
-        clock.wait(60.0)
+        clock.wait(2 * moment_s)
         together = engine.measure().rates["map"].true_per_instance
         assert alone is not None
         assert together == pytest.approx(alone, rel=0.5)
@@ -183,14 +202,15 @@ class TestRescale:
         engine.rescale(to(engine, map=2, count=6))
         assert engine.plan() == {"map": 2, "count": 6}
 
-    def test_a_second_time_changes_nothing(self, engine: Engine, clock: Clock) -> None:
-        decision = to(engine, map=5, count=3)
-        engine.rescale(decision)
-        began = clock.now()
-        again = engine.rescale(decision)
+    def test_a_second_time_changes_nothing(self, subject: Subject) -> None:
+        decision = to(subject.engine, map=5, count=3)
+        subject.engine.rescale(decision)
+        began = subject.clock.now()
+        again = subject.engine.rescale(decision)
         assert again.succeeded
-        assert again.plan == engine.plan() == {"map": 5, "count": 3}
-        assert clock.now() == pytest.approx(began, abs=1.0), "an action that is done already costs no downtime"
+        assert again.plan == subject.engine.plan() == {"map": 5, "count": 3}
+        took_s = subject.clock.now() - began
+        assert took_s <= subject.slack_s, "an action that is done already costs no downtime"
 
     def test_an_action_that_was_left_half_done_is_finished(self, engine: Engine) -> None:
         decision = to(engine, map=5, count=3)
@@ -199,28 +219,29 @@ class TestRescale:
 
     @pytest.mark.parametrize("instances", [1, 2, 8])
     def test_the_next_snapshot_has_as_many_instances_as_the_plan(
-        self, engine: Engine, clock: Clock, instances: int
+        self, engine: Engine, clock: Clock, moment_s: float, instances: int
     ) -> None:
         engine.rescale(to(engine, map=3, count=3))
         engine.rescale(to(engine, map=instances))
-        clock.wait(30.0)
+        clock.wait(moment_s)
         snapshot = engine.measure()
         assert snapshot.is_complete
         assert len(snapshot.by_operator["map"]) == instances
         assert len(snapshot.by_operator["count"]) == 3
 
-    def test_time_does_not_go_back_and_the_outcome_says_how_long_it_took(
-        self, engine: Engine, clock: Clock
-    ) -> None:
-        began = clock.now()
-        outcome = engine.rescale(to(engine, map=4))
-        assert 0.0 <= outcome.took_s == pytest.approx(clock.now() - began, abs=1.0)
+    def test_time_does_not_go_back_and_the_outcome_says_how_long_it_took(self, subject: Subject) -> None:
+        began = subject.clock.now()
+        outcome = subject.engine.rescale(to(subject.engine, map=4))
+        took_s = subject.clock.now() - began
+        assert 0.0 <= outcome.took_s == pytest.approx(took_s, abs=subject.slack_s)
 
-    def test_what_cannot_be_done_is_refused_and_changes_nothing(self, engine: Engine, clock: Clock) -> None:
+    def test_what_cannot_be_done_is_refused_and_changes_nothing(
+        self, engine: Engine, clock: Clock, moment_s: float
+    ) -> None:
         with pytest.raises(ElastreamError, match="map"):
             engine.rescale(to(engine, map=9, count=2))
         assert engine.plan() == START
-        clock.wait(30.0)
+        clock.wait(moment_s)
         assert engine.measure().plan == START
 
 
@@ -228,16 +249,16 @@ class TestRecords:
     def test_none_is_lost_or_repeated_by_actions(self, subject: Subject) -> None:
         plans = [(4, 1), (4, 3), (1, 3), (2, 2), (8, 8)]
         for instances, counting in plans:
-            subject.clock.wait(20.0)
+            subject.clock.wait(subject.moment_s / 2)
             subject.engine.rescale(to(subject.engine, map=instances, count=counting))
         subject.drain()
         assert subject.records_brought() > 0
         assert subject.records_delivered() == pytest.approx(subject.records_brought(), rel=1e-9)
 
     def test_more_instances_get_more_done(self, subject: Subject) -> None:
-        subject.clock.wait(60.0)
+        subject.clock.wait(2 * subject.moment_s)
         alone = subject.engine.measure().rates["count"].observed_processing_per_s
         subject.engine.rescale(to(subject.engine, map=4, count=4))
-        subject.clock.wait(60.0)
+        subject.clock.wait(2 * subject.moment_s)
         together = subject.engine.measure().rates["count"].observed_processing_per_s
         assert together > 2 * alone

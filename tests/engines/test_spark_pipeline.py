@@ -113,7 +113,7 @@ def test_a_cycle_is_refused() -> None:
     pipeline.feed("numbers", schema="n bigint")
     pipeline.operator(reads=["numbers", "second"])(named("first"))
     pipeline.operator(reads="first")(named("second"))
-    with pytest.raises(InvalidInput, match="pipeline 'p': the edges form a cycle: .*first → second"):
+    with pytest.raises(InvalidInput, match=r"pipeline 'p': the edges form a cycle: .*first → second"):
         pipeline.graph()
 
 

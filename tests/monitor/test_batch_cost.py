@@ -73,7 +73,7 @@ def test_the_prices_of_a_stateful_operator_are_found(noise: float, within: float
 
 
 def test_with_one_number_of_tasks_the_fixed_price_is_that_of_the_state() -> None:
-    """What does not vary cannot be told apart: the whole fixed price is the state's, and so is the same for any p."""
+    """What does not vary cannot be told apart: the whole fixed price is the state's, the same for any p."""
     cost = fitted(batches(per_task_s=0.05, fixed_s=0.24, tasks=lambda _: 4), state_partitions=12)
     assert cost.per_task_s == 0
     assert 12 * cost.per_state_partition_s == pytest.approx(0.24 + 4 * 0.05)
@@ -103,9 +103,8 @@ def test_of_identical_batches_all_of_the_price_is_the_records() -> None:
 
 
 def test_the_drivers_time_is_that_of_the_middle_batch() -> None:
-    found = [
-        replace(batch, driver_s=driver_s) for batch, driver_s in zip(batches(count=5), (9, 0.2, 0.1, 0.3, 0.2))
-    ]
+    times_s = (9, 0.2, 0.1, 0.3, 0.2)
+    found = [replace(batch, driver_s=driver_s) for batch, driver_s in zip(batches(count=5), times_s, strict=True)]
     assert fitted(found).driver_s == 0.2
 
 
@@ -114,6 +113,19 @@ def test_the_balance_is_that_of_the_batches_where_it_is_known() -> None:
     found[2] = replace(found[2], longest_task_s=1.5)  # 3 s over 4 tasks: 0.75 on average
     assert fitted(found).balance == pytest.approx(0.5)
     assert fitted([replace(batch, longest_task_s=None) for batch in found]).balance == 1.0
+
+
+def test_where_batches_of_any_size_cost_the_same_all_of_the_price_is_the_records() -> None:
+    """The fixed price explains everything; records that cost nothing would never need an instance."""
+    found = [Batch(records=100 + 10 * n, busy_s=0.8, tasks=4, driver_s=0.1) for n in range(8)]
+    cost = fitted(found)
+    assert cost.per_record_s == pytest.approx(8 * 0.8 / sum(batch.records for batch in found))
+    assert cost.per_task_s == 0
+
+
+def test_a_batch_too_short_to_be_timed_says_nothing_of_the_balance() -> None:
+    found = [replace(batch, busy_s=0.0, longest_task_s=0.001) for batch in batches(count=4)]
+    assert fitted([*found, *batches(count=8)]).balance == 1.0
 
 
 def test_too_few_batches_tell_nothing() -> None:
@@ -208,7 +220,7 @@ def test_no_price_is_negative(field: str) -> None:
 
 
 def test_the_mean_is_never_above_the_longest() -> None:
-    with pytest.raises(InvalidInput, match="balance must be at most 1, found 1.5"):
+    with pytest.raises(InvalidInput, match=r"balance must be at most 1, found 1\.5"):
         replace(LINEAR, balance=1.5)
 
 

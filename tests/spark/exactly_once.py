@@ -8,8 +8,11 @@ runs the long story and a crash in every narrow window; the tests run less of bo
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,16 +29,19 @@ from typing import Self
 import exactly_once_driver as program
 import pyarrow as pa
 import pyarrow.parquet as pq
+from running import records
 
-from elastream.engines.spark.channels.segments import Position, SegmentLog
+from elastream.engines.spark.channels.control import read_control
+from elastream.engines.spark.channels.segments import SegmentLog
 from elastream.engines.spark.crash_points import VARIABLE, CrashPoint
 from elastream.engines.spark.workspace import Workspace
 
 PATIENCE_S = 240.0  # far more than anything takes on a machine that does nothing else
 _POLL_S = 0.05
 _TICK_S = 0.1
-_RECORDS_PER_TICK = 15
-_MOST_PARALLELISM = 4
+_RECORDS_PER_TICK = 10
+_MOST_LAG = 100  # so that there is little left to do when the feeding stops, however slow the machine is
+_PARALLELISM = (1, 2, 4)  # those that differ where the state has 4 partitions
 
 
 # The driver, as a process
@@ -45,7 +51,6 @@ class Driver:
     """The program, in a session of its own so that everything that it starts can be found and killed."""
 
     def __init__(self, folder: Path, *, crash_at: str | None = None) -> None:
-        self._folder = folder
         self._log = folder / "driver.log"
         self._log_begins = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
@@ -103,6 +108,9 @@ class Driver:
                 _kill(member)
             time.sleep(0.01)
         self._process.wait()
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
 
     def _command(self, line: str) -> None:
         assert self._process.stdin is not None
@@ -131,19 +139,18 @@ def _members(session: int) -> Iterator[int]:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 # What goes in, and what has come out
 
 
 class Feeder:
-    """Writes numbers to the feed, at an even rate, until it is told to stop."""
+    """Writes numbers to the feed, as fast as the slowest step reads, until it is told to stop."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._log = _workspace(folder).channel(program.FEED)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write)
@@ -166,10 +173,12 @@ class Feeder:
 
     def _write(self) -> None:
         while not self._stopped.wait(_TICK_S):
+            if max(pending(self._folder)) > _MOST_LAG:
+                continue
             head = self._log.head()
             numbers = range(head.records, head.records + _RECORDS_PER_TICK)
             path = self._log.batch_folder(head.batch + 1) / "numbers.parquet"
-            path.parent.mkdir(parents=True)
+            path.parent.mkdir()
             pq.write_table(pa.table({"id": pa.array(numbers, pa.int64())}), path)
             self._log.publish(head.batch + 1, [(path, len(numbers))])
 
@@ -183,54 +192,45 @@ def committed(folder: Path) -> dict[str, int]:
     return found
 
 
-def is_drained(folder: Path) -> bool:
-    """Whether every step is done with everything; asked in the order of the pipeline, as each adds to the next."""
+def pending(folder: Path) -> list[int]:
+    """What every step has still to read, in the order of the pipeline, as each adds to what the next has to do."""
     pipeline = program.pipeline(folder)
-    return all(
-        _workspace(folder).channel(read).pending(name) == 0
+    return [
+        _workspace(folder).channel(read).pending(name)
         for name in pipeline.graph().order
         for read in pipeline[name].reads
-    )
+    ]
+
+
+def is_drained(folder: Path) -> bool:
+    return not any(pending(folder))
 
 
 def check_sinks(folder: Path, numbers: int) -> None:
     """Every record once, every count right."""
-    _check_once("the stateless operator", _kept(folder, "marked")["id"].to_pylist(), numbers)
-    pairs = _kept(folder, "pairs")
-    _check_once("the join", pairs["id"].to_pylist(), numbers)
-    assert all(key == number % program.KEYS for number, key in _rows(pairs, "id", "key")), (
-        "the join mixed pairs up"
-    )
+    _check_once("the stateless operator", _kept(folder, "marked"), numbers)
+    _check_once("the join", _kept(folder, "pairs"), numbers)
     last: dict[int, int] = {}
-    for key, count in _rows(_kept(folder, "counts"), "key", "count"):
+    for key, count in _kept(folder, "counts"):
         assert count > last.get(key, 0), f"the count of key {key} goes from {last.get(key, 0)} to {count}"
         last[key] = count
     expected = Counter(number % program.KEYS for number in range(numbers))
     assert last == expected, f"the counts are {last}, they should be {dict(expected)}"
 
 
-def _check_once(what: str, found: list[int], numbers: int) -> None:
-    times = Counter(found)
+def _check_once(what: str, found: list[tuple[int, ...]], numbers: int) -> None:
+    times = Counter(number for number, _ in found)
     lost = [number for number in range(numbers) if number not in times]
     repeated = [number for number, count in times.items() if count > 1]
-    unknown = [number for number in times if number >= numbers]
-    assert not (lost or repeated or unknown), (
-        f"{what}: of {numbers} records {len(lost)} are lost ({lost[:10]}…), {len(repeated)} are there more than "
-        f"once ({repeated[:10]}…), {len(unknown)} were never written ({unknown[:10]}…)"
-    )
+    assert not lost, f"{what} lost {len(lost)} of {numbers} records: {lost[:10]}"
+    assert not repeated, f"{what} repeated {len(repeated)} of {numbers} records: {repeated[:10]}"
+    wrong = [(number, key) for number, key in found if number >= numbers or key != number % program.KEYS]
+    assert not wrong, f"{what} put out what it should not have: {wrong[:10]}"
 
 
-def _kept(folder: Path, operator: str) -> pa.Table:
+def _kept(folder: Path, operator: str) -> list[tuple[int, ...]]:
     """What a sink keeps, in the order in which it came."""
-    log = SegmentLog(program.kept(folder, operator))
-    head = log.head()
-    commits = log.commits(Position(), Position(record=head.records, commit=head.commits))
-    paths = [log.folder / segment.path for commit in commits for segment in commit.segments]
-    return pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths])
-
-
-def _rows(table: pa.Table, *columns: str) -> Iterator[tuple[int, ...]]:
-    return zip(*(table[column].to_pylist() for column in columns), strict=True)
+    return list(records(SegmentLog(program.kept(folder, operator))))
 
 
 def _workspace(folder: Path) -> Workspace:
@@ -266,12 +266,13 @@ def tell(folder: Path, story: Story) -> Ending:
     chance = random.Random(story.seed)
     with Feeder(folder) as feeder:
         for life in range(story.kills + 1):
+            before = committed(folder)
             with Driver(folder) as driver:
                 driver.wait_ready()
-                _live(driver, folder, story, life, chance)
+                _live(driver, folder, before, story, life, chance)
                 if life < story.kills:
                     if chance.random() < 0.5:  # into the middle of a rescale
-                        driver.rescale(_any_rescale(chance), wait=False)
+                        driver.rescale(_any_rescale(folder, chance), wait=False)
                     time.sleep(chance.uniform(0, 3 * program.BATCH_INTERVAL_S))
                     continue  # leaving it kills it
                 numbers = feeder.stop()
@@ -281,39 +282,45 @@ def tell(folder: Path, story: Story) -> Ending:
     return Ending(numbers=numbers, batches=committed(folder), took_s=time.monotonic() - began_s)
 
 
-def _live(driver: Driver, folder: Path, story: Story, life: int, chance: random.Random) -> None:
+def _live(
+    driver: Driver, folder: Path, before: dict[str, int], story: Story, life: int, chance: random.Random
+) -> None:
     """All the rescales of one life of the driver, and the batches between them."""
-    before, parts = committed(folder), story.rescales_in(life) + 1
+    parts = story.rescales_in(life) + 1
     for part in range(1, parts + 1):
-        least = -(-story.batches * part // parts)
-        driver.wait_until(lambda: _each_did(folder, before, least), f"{least} batches further")
+        _wait_further(driver, folder, before, math.ceil(story.batches * part / parts))
         if part < parts:
-            driver.rescale(_any_rescale(chance))
+            driver.rescale(_any_rescale(folder, chance))
 
 
-def _each_did(folder: Path, before: dict[str, int], batches: int) -> bool:
-    return all(count - before[name] >= batches for name, count in committed(folder).items())
+def _wait_further(driver: Driver, folder: Path, before: dict[str, int], batches: int) -> None:
+    driver.wait_until(
+        lambda: all(count - before[name] >= batches for name, count in committed(folder).items()),
+        f"{batches} batches further than {before}",
+    )
 
 
-def _any_rescale(chance: random.Random) -> dict[str, int]:
+def _any_rescale(folder: Path, chance: random.Random) -> dict[str, int]:
+    """Another parallelism for some of the operators."""
     chosen = chance.sample(program.OPERATORS, chance.randint(1, len(program.OPERATORS)))
-    return {name: chance.randint(1, _MOST_PARALLELISM) for name in chosen}
+    now = {name: read_control(_workspace(folder).control(name)).parallelism for name in chosen}
+    return {name: chance.choice([count for count in _PARALLELISM if count != now[name]]) for name in chosen}
 
 
 def crash_in(folder: Path, point: CrashPoint, step: str) -> None:
     """Crash at a point that a step comes by, start again, drain, and check the sinks."""
     with Feeder(folder) as feeder:
         with Driver(folder, crash_at=f"{point}/{step}/2") as driver:
-            driver.wait_ready()
             if point in (CrashPoint.RESCALE_STOPPED, CrashPoint.RESCALE_STARTED):
+                driver.wait_ready()
                 driver.wait_until(lambda: committed(folder)[step] > 0, "past its first batch")
                 driver.rescale({step: 1})
-                driver.rescale({step: 3}, wait=False)
+                driver.rescale({step: 4}, wait=False)
             driver.wait_crashed()
         crashed_with = committed(folder)
         with Driver(folder) as driver:
             driver.wait_ready()
-            driver.wait_until(lambda: _each_did(folder, crashed_with, 2), "2 batches further after the crash")
+            _wait_further(driver, folder, crashed_with, 2)
             numbers = feeder.stop()
             driver.wait_until(lambda: is_drained(folder), "drained")
             driver.stop()
@@ -343,19 +350,28 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     story = Story(kills=given.kills, rescales=given.rescales, batches=given.batches, seed=given.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        ending = tell(Path(folder), story)
+    with _fresh_folder() as folder:
+        ending = tell(folder, story)
     batches = ", ".join(f"{name} {count}" for name, count in ending.batches.items())
     print(
-        f"{story.kills} kills, {story.rescales} rescales (seed {story.seed}): {ending.numbers} records, each once; "
-        f"batches: {batches}; {ending.took_s:.0f} s",
+        f"{story.kills} kills and {story.rescales} rescales, seed {story.seed}: {ending.numbers} records, "
+        f"each once; batches: {batches}; {ending.took_s:.0f} s",
         flush=True,
     )
     for point, step in WINDOWS:
         began_s = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            crash_in(Path(folder), point, step)
+        with _fresh_folder() as folder:
+            crash_in(folder, point, step)
         print(f"crash {point} of {step}: each record once; {time.monotonic() - began_s:.0f} s", flush=True)
+
+
+@contextlib.contextmanager
+def _fresh_folder() -> Iterator[Path]:
+    """A folder that is deleted afterwards, unless something fails in it: then it is worth a look."""
+    folder = Path(tempfile.mkdtemp(prefix="exactly-once-"))
+    print(f"in {folder}: ", end="", flush=True)
+    yield folder
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     python exactly_once_driver.py FOLDER
 
-It has a stateless, a keyed stateful and a joining operator, each with a sink that keeps what it gives. Lines on
-standard input are commands: `rescale marked=3 counts=1` is answered with a line that begins with `rescaled`; `stop`,
-or the end of the input, stops it after the batches under way. It says `ready` when all queries run.
+It has a stateless, a keyed stateful and a joining operator, each with a sink that keeps what it gives. It says
+`ready` when all queries are started. Lines on its standard input are commands: `rescale marked=3 counts=1` is
+answered with a line that begins with `rescaled`; `stop`, or the end of the input, stops it after the batches under
+way.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ class SparkEngine:
 
 def _result(step: Step, found: object) -> DataFrame:
     # not isinstance(found, DataFrame): Spark Connect and classic have classes of their own
-    if not hasattr(found, "writeStream"):
+    if not hasattr(found, "isStreaming"):
         raise InvalidInput(f"{step.name!r} must return a DataFrame, found {type(found).__name__}")
     return found  # type: ignore[return-value]
 

@@ -34,6 +34,7 @@ _POLL_S = 0.005
 _HOLD_POLL_S = 0.05
 _LONG, _SHORT = 1.5, 0.7  # of the batch interval: a batch that took longer, or less, than it should
 _LEAST_RECORDS, _MOST_RECORDS = 100, 100_000_000
+_starting = threading.Lock()  # the number of state partitions is a setting of the session, which all queries share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,21 +97,23 @@ class StepQuery:
             return self._held_back_s + (0.0 if self._holding_since is None else now - self._holding_since)
 
     def start(self) -> None:
+        self._stopping.clear()
+        self._batch_ended = None
         frame = self._build()
         if self.step.state_partitions is not None:
             frame = frame.coalesce(self.parallelism)
-            self._spark.conf.set("spark.sql.shuffle.partitions", str(self.step.state_partitions))
-        self._stopping.clear()
-        self._batch_ended = None
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.step.name)
-        self._query = (
+        writer = (
             frame.writeStream.queryName(self.step.name)
             .outputMode(self.step.output_mode)
             .option("checkpointLocation", str(self._workspace.checkpoint(self.step.name)))
             .trigger(processingTime=f"{round(self._batch_interval_s * 1000)} milliseconds")
             .foreachBatch(self._write)
-            .start()
         )
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.step.name)
+        with _starting:
+            if self.step.state_partitions is not None:
+                self._spark.conf.set("spark.sql.shuffle.partitions", str(self.step.state_partitions))
+            self._query = writer.start()
 
     def wait_until_begun(self) -> None:
         """Wait until its sources are there, or it has failed."""

@@ -47,7 +47,7 @@ def read_pipeline(path: Path) -> PipelineFile:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     # Spark's Python workers do not find the file: what they are to run of it is sent to them
-    cloudpickle.register_pickle_by_value(module)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
         spec.loader.exec_module(module)
     except InvalidInput as error:

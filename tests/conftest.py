@@ -1,0 +1,13 @@
+"""The order of the tests: those that need a Spark take minutes, so they come last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_SPARK = Path(__file__).parent / "spark"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.is_relative_to(_SPARK))

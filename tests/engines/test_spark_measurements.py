@@ -1,0 +1,415 @@
+"""From the answers of a driver's REST API and the progress of queries to readings, without a Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from elastream.engines.spark.measurements import StepMeter
+from elastream.engines.spark.query import Written
+from elastream.engines.spark.stages import Stages, Work
+from elastream.errors import ElastreamError
+from elastream.monitor import Reading
+from elastream.monitor.batch_cost import LEAST_BATCHES, BatchCost
+
+_APPLICATION = "local-1763200000000"
+_MIDNIGHT = datetime(2026, 11, 15, tzinfo=UTC)
+
+
+@dataclass
+class Driver:
+    """Answers as the REST API of a Spark 4.3 driver does, as far as elastream asks."""
+
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    longest_ms: float = 300.0
+    url: str = ""
+
+    def job(
+        self,
+        *busy_ms: float,
+        run: str,
+        batch: int,
+        tasks: int = 1,
+        lasted_s: float = 1.0,
+        fetch_wait_ms: float = 0.0,
+        status: str = "SUCCEEDED",
+    ) -> None:
+        """A job of a batch, with a stage for each busy time."""
+        first = len(self.stages)
+        for index, busy in enumerate(busy_ms):
+            begin = _MIDNIGHT + timedelta(seconds=first + index)
+            self.stages.append(
+                {
+                    "stageId": first + index,
+                    "attemptId": 0,
+                    "status": "COMPLETE",
+                    "numCompleteTasks": tasks,
+                    "executorRunTime": busy,
+                    "shuffleFetchWaitTime": fetch_wait_ms if index else 0,
+                    "submissionTime": _written(begin),
+                    "completionTime": _written(begin + timedelta(seconds=lasted_s)),
+                }
+            )
+        newest = self.jobs[0]["jobId"] if self.jobs else -1
+        job = {
+            "jobId": newest + 1,
+            "description": f"words\nid = 85fb0ecd\nrunId = {run}\nbatch = {batch}",
+            "jobGroup": run,
+            "stageIds": list(range(first, first + len(busy_ms))),
+            "status": status,
+        }
+        self.jobs.insert(0, job)  # the API tells of the newest first
+
+    def answer(self, path: str) -> Any:
+        place = path.removeprefix(f"/api/v1/applications/{_APPLICATION}")
+        if place == "/jobs":
+            return self.jobs
+        if place == "/stages?status=complete":
+            return self.stages
+        if place.endswith("/taskSummary?quantiles=1.0"):
+            return {"quantiles": [1.0], "executorRunTime": [self.longest_ms]}
+        return None
+
+
+def _written(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "GMT"
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    driver = Driver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = driver.answer(self.path)
+            self.send_response(404 if found is None else 200)
+            self.end_headers()
+            self.wfile.write(json.dumps(found).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        driver.url = f"http://127.0.0.1:{server.server_port}"
+        yield driver
+        server.shutdown()
+
+
+@pytest.fixture
+def stages(driver: Driver) -> Stages:
+    return Stages(driver.url, _APPLICATION)
+
+
+# --- stages -----------------------------------------------------------------------------------------------------
+
+
+def test_useful_time_is_that_of_all_stages_less_waiting_for_shuffled_data(driver: Driver, stages: Stages) -> None:
+    driver.job(400, 250, run="a", batch=3, tasks=4, fetch_wait_ms=50, lasted_s=0.2)
+    assert stages.look() == []
+    assert stages.work("a", 3) == Work(
+        busy_s=pytest.approx(0.6), tasks=4, running_s=pytest.approx(0.4), last_stage=(1, 0)
+    )
+
+
+def test_several_jobs_of_a_batch_are_its_work_together(driver: Driver, stages: Stages) -> None:
+    driver.job(100, run="a", batch=3)
+    driver.job(200, run="a", batch=3, tasks=2)
+    stages.look()
+    work = stages.work("a", 3)
+    assert work is not None
+    assert (work.busy_s, work.tasks) == (pytest.approx(0.3), 2)
+
+
+def test_batches_of_other_runs_and_jobs_of_others_are_told_apart(driver: Driver, stages: Stages) -> None:
+    driver.job(100, run="a", batch=3)
+    driver.job(200, run="b", batch=3)
+    driver.jobs.insert(0, {"jobId": 2, "stageIds": [0], "status": "SUCCEEDED"})  # somebody's own
+    driver.jobs.insert(0, {"jobId": 3, "stageIds": [0], "status": "SUCCEEDED", "description": "batch = 3"})
+    stages.look()
+    found = [stages.work(run, 3) for run in ("a", "b", "c")]
+    assert [work and work.busy_s for work in found] == [pytest.approx(0.1), pytest.approx(0.2), None]
+
+
+def test_a_batch_that_still_runs_is_not_known_by_a_part(driver: Driver, stages: Stages) -> None:
+    driver.job(100, run="a", batch=3, status="RUNNING")
+    stages.look()
+    assert stages.work("a", 3) is None
+    driver.jobs[0]["status"] = "SUCCEEDED"
+    stages.look()
+    assert stages.work("a", 3) is not None
+
+
+def test_stages_that_were_skipped_or_are_gone_do_not_count(driver: Driver, stages: Stages) -> None:
+    driver.job(100, 200, run="a", batch=3)
+    del driver.stages[0]
+    stages.look()
+    work = stages.work("a", 3)
+    assert work is not None
+    assert work.busy_s == pytest.approx(0.2)
+
+
+def test_work_is_remembered_after_the_driver_has_forgotten_it(driver: Driver, stages: Stages) -> None:
+    driver.job(100, run="a", batch=3)
+    stages.look()
+    driver.stages.clear()
+    stages.look()
+    assert stages.work("a", 3) is not None
+
+
+def test_jobs_that_were_gone_before_a_look_are_a_gap(driver: Driver, stages: Stages) -> None:
+    driver.job(100, run="a", batch=0)
+    assert stages.look() == []
+    for batch in range(1, 6):
+        driver.job(100, run="a", batch=batch)
+    del driver.jobs[-3:]  # 0, 1 and 2
+    assert stages.look() == ["jobs 1 to 2 were gone before a look at them"]
+    assert stages.look() == [], "it is told of once"
+
+
+def test_the_longest_task(driver: Driver, stages: Stages) -> None:
+    driver.job(100, run="a", batch=0)
+    stages.look()
+    work = stages.work("a", 0)
+    assert work is not None
+    assert stages.longest_task_s(work) == pytest.approx(0.3)
+
+
+def test_a_driver_that_does_not_answer(stages: Stages) -> None:
+    nobody = Stages("http://127.0.0.1:1", _APPLICATION)
+    with pytest.raises(ElastreamError, match=r"Spark's REST API does not answer: http://127.0.0.1:1/api/v1"):
+        nobody.look()
+
+
+# --- the meter of a step ----------------------------------------------------------------------------------------
+
+
+def entry(batch: int, *, run: str = "a", records: int = 100, duration_s: float = 0.5) -> dict[str, Any]:
+    """The part of a query's progress that is looked at."""
+    return {
+        "runId": run,
+        "batchId": batch,
+        "numInputRows": records,
+        "durationMs": {"triggerExecution": duration_s * 1000},
+    }
+
+
+class Measured:
+    """A meter with the queries that it would be told of."""
+
+    def __init__(self, driver: Driver, stages: Stages) -> None:
+        self.meter = StepMeter("words")
+        self.progress: list[dict[str, Any]] = []
+        self.written: dict[int, Written] = {}
+        self._driver = driver
+        self._stages = stages
+
+    def batch(
+        self,
+        batch: int,
+        *,
+        run: str = "a",
+        records: int = 100,
+        out: int = 0,
+        busy_s: float = 0.2,
+        tasks: int = 1,
+        lasted_s: float = 0.2,
+        held_back_s: float = 0.0,
+    ) -> None:
+        self.progress.append(entry(batch, run=run, records=records, duration_s=lasted_s + 0.1 + held_back_s))
+        self.written[batch] = Written(records=out, held_back_s=held_back_s)
+        self._driver.job(busy_s * 1000, run=run, batch=batch, tasks=tasks, lasted_s=lasted_s)
+
+    def take(self) -> None:
+        self._stages.look()
+        self.meter.take(self.progress, self.written, self._stages)
+
+    def readings(
+        self, *, window_s: float = 10.0, instances: int = 1, backlog: float = 0.0, held_back_s: float = 0.0
+    ) -> list[Reading]:
+        self.take()
+        return self.meter.readings(
+            window_s=window_s, instances=instances, backlog=backlog, held_back_s=held_back_s
+        )
+
+    def cost(self) -> BatchCost | None:
+        return self.meter.cost(state_partitions=0, longest_batch_s=1.0)
+
+
+@pytest.fixture
+def measured(driver: Driver, stages: Stages) -> Measured:
+    return Measured(driver, stages)
+
+
+def test_what_the_batches_did_is_shared_by_the_instances(measured: Measured) -> None:
+    measured.batch(0, records=100, out=500, busy_s=1.0)
+    measured.batch(1, records=300, out=1500, busy_s=2.0)
+    found = measured.readings(instances=2, backlog=50)
+    assert [reading.instance for reading in found] == [0, 1]
+    assert found[0] == Reading(
+        operator="words",
+        window_s=10.0,
+        useful_s=1.5,
+        records_in=200,
+        records_out=1000,
+        backlog=25,
+        wait_in_s=8.5,
+        wait_out_s=0.0,
+    )
+
+
+def test_a_batch_counts_once_however_often_it_is_told_of(measured: Measured) -> None:
+    measured.batch(0)
+    measured.readings()
+    measured.batch(1, records=70, out=7)
+    (reading,) = measured.readings()
+    assert (reading.records_in, reading.records_out) == (70, 7)
+    (reading,) = measured.readings()
+    assert (reading.records_in, reading.records_out, reading.useful_s) == (0, 0, 0)
+
+
+def test_a_batch_longer_than_the_window_is_split_over_windows(measured: Measured) -> None:
+    """25 s of work are told of in windows of 10 s: the rate of an instance is the same in all of them."""
+    measured.batch(0, records=1000, out=5000, busy_s=25.0, lasted_s=25.0)
+    found = [measured.readings()[0] for _ in range(4)]
+    assert [reading.useful_s for reading in found] == pytest.approx([10, 10, 5, 0])
+    assert [reading.records_in for reading in found] == pytest.approx([400, 400, 200, 0])
+    assert [reading.records_out for reading in found] == pytest.approx([2000, 2000, 1000, 0])
+
+
+def test_several_instances_have_as_much_more_time(measured: Measured) -> None:
+    measured.batch(0, records=1000, busy_s=25.0, tasks=3)
+    found = measured.readings(instances=3)
+    assert [reading.useful_s for reading in found] == pytest.approx([25 / 3] * 3)
+    assert sum(reading.records_in for reading in found) == pytest.approx(1000)
+
+
+def test_a_new_run_begins_its_own_count_of_batches(measured: Measured) -> None:
+    for batch in range(3):
+        measured.batch(batch, run="a")
+    assert measured.readings()[0].records_in == 300
+    measured.progress.clear()
+    measured.batch(2, run="b", records=10)  # run again, after a restart
+    measured.batch(3, run="b", records=20)
+    assert measured.readings()[0].records_in == 30
+
+
+def test_idle_triggers_are_no_batches(measured: Measured) -> None:
+    """Spark tells of them with the number of the batch that is to come."""
+    measured.batch(0)
+    measured.readings()
+    measured.progress.append(entry(1, records=0))
+    assert measured.readings()[0].records_in == 0
+    measured.batch(1, records=40)
+    assert measured.readings()[0].records_in == 40
+
+
+def test_a_batch_without_input_may_have_output(measured: Measured) -> None:
+    """A watermark that moved on lets windows out, in a batch of its own."""
+    measured.progress.append(entry(0, records=0))
+    measured.written[0] = Written(records=12, held_back_s=0.0)
+    (reading,) = measured.readings()
+    assert (reading.records_in, reading.records_out) == (0, 12)
+
+
+def test_being_held_back_is_waiting_and_counts_in_its_window(measured: Measured) -> None:
+    assert measured.readings(held_back_s=4.0)[0].wait_out_s == pytest.approx(4.0)
+    assert measured.readings(held_back_s=6.5)[0].wait_out_s == pytest.approx(2.5)
+    measured.meter.forget_window(held_back_s=9.0)
+    assert measured.readings(held_back_s=9.5)[0].wait_out_s == pytest.approx(0.5)
+    reading = measured.readings(held_back_s=60.0)[0]
+    assert (reading.wait_out_s, reading.wait_in_s) == (10.0, 0.0)
+
+
+def test_after_an_action_the_window_begins_anew(measured: Measured) -> None:
+    measured.batch(0, out=5)
+    measured.take()
+    measured.meter.forget_window(held_back_s=0.0)
+    (reading,) = measured.readings()
+    assert (reading.records_in, reading.records_out, reading.useful_s) == (0, 0, 0)
+
+
+# --- learning what a batch costs --------------------------------------------------------------------------------
+
+
+def test_the_prices_are_learned_and_the_cold_first_batch_is_ignored(measured: Measured) -> None:
+    measured.batch(0, records=10, busy_s=30.0, tasks=1, lasted_s=30.0)
+    for batch in range(1, 9):
+        measured.batch(batch, records=100 * batch, busy_s=0.1 + 0.2 * batch, tasks=1)
+    measured.take()
+    cost = measured.cost()
+    assert cost is not None
+    assert cost.per_record_s == pytest.approx(0.002)
+    assert cost.per_task_s == pytest.approx(0.1)
+    assert cost.driver_s == pytest.approx(0.1)
+
+
+def test_every_run_has_a_cold_first_batch(measured: Measured) -> None:
+    for run in ("a", "b", "c"):
+        measured.batch(0, run=run, records=10, busy_s=30.0)
+        for batch in range(1, 4):
+            measured.batch(batch, run=run, records=100 * batch, busy_s=0.2 * batch)
+        measured.take()
+        measured.progress.clear()
+    cost = measured.cost()
+    assert cost is not None
+    assert cost.per_record_s == pytest.approx(0.002)
+
+
+def test_too_few_batches_are_said_to_be_too_few(measured: Measured) -> None:
+    assert not measured.meter.is_too_new, "it has not worked at all"
+    for batch in range(LEAST_BATCHES + 1):
+        assert measured.cost() is None
+        measured.batch(batch, records=100 + batch)
+        measured.take()
+        assert measured.meter.is_too_new == (0 < batch < LEAST_BATCHES)
+    assert measured.cost() is not None
+
+
+def test_waiting_for_readers_is_not_the_drivers_time(measured: Measured) -> None:
+    for batch in range(8):
+        measured.batch(batch, records=100 + 10 * batch, held_back_s=20.0)
+    measured.take()
+    cost = measured.cost()
+    assert cost is not None
+    assert cost.driver_s == pytest.approx(0.1)
+
+
+def test_the_balance_is_the_mean_task_over_the_longest(driver: Driver, measured: Measured) -> None:
+    driver.longest_ms = 400
+    for batch in range(8):
+        measured.batch(batch, records=100 + 10 * batch, busy_s=0.8, tasks=4)  # 200 ms a task
+    measured.take()
+    cost = measured.cost()
+    assert cost is not None
+    assert cost.balance == pytest.approx(0.5)
+
+
+def test_the_longest_task_of_a_cold_batch_says_nothing_of_an_older_one(driver: Driver, measured: Measured) -> None:
+    for batch in range(8):
+        measured.batch(batch, records=100 + 10 * batch, busy_s=0.8, tasks=4)  # 200 ms a task
+    driver.longest_ms = 200
+    measured.take()
+    measured.progress.clear()
+    driver.longest_ms = 30_000
+    measured.batch(8, run="b", busy_s=30.0)
+    measured.take()
+    cost = measured.cost()
+    assert cost is not None
+    assert cost.balance == 1.0
+
+
+def test_batches_whose_stages_are_gone_count_their_records_only(driver: Driver, measured: Measured) -> None:
+    measured.batch(0, records=100)
+    driver.stages.clear()
+    (reading,) = measured.readings()
+    assert (reading.records_in, reading.useful_s) == (100, 0)
+    assert not measured.meter.is_too_new

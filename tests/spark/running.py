@@ -1,0 +1,121 @@
+"""What the tests on Spark share: a pipeline that runs in a folder, its feeds, and what its sinks keep."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from elastream.engines.spark.channels.segments import Position, SegmentLog
+from elastream.engines.spark.engine import SparkEngine
+from elastream.engines.spark.pipeline import Pipeline
+from elastream.engines.spark.workspace import Workspace
+from elastream.manager.decision import Decision
+from elastream.manager.engine import Outcome
+
+BATCH_INTERVAL_S = 0.2
+PATIENCE_S = 180.0  # for a machine that does other things too
+
+
+def wait_until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline_s, f"not in time: {what if isinstance(what, str) else what()}"
+        time.sleep(0.05)
+
+
+def write(log: SegmentLog, schema: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Publish a batch of a feed, as a process that writes one would."""
+    spark_schema = StructType.fromDDL(schema)
+    assert isinstance(spark_schema, StructType)
+    arrow_schema = to_arrow_schema(spark_schema, timezone="UTC")
+    columns = [
+        pa.array(values, kind.type) for values, kind in zip(zip(*rows, strict=True), arrow_schema, strict=True)
+    ]
+    batch = log.head().batch + 1
+    path = log.batch_folder(batch) / "records.parquet"
+    shutil.rmtree(path.parent, ignore_errors=True)
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table(columns, schema=arrow_schema), path)
+    log.publish(batch, [(path, len(rows))])
+
+
+def costing(frame: DataFrame, milliseconds: int) -> DataFrame:
+    """Every record takes so long, without using a core."""
+    return frame.where(F.expr(f"reflect('java.lang.Thread', 'sleep', {milliseconds}L) != ''"))
+
+
+class Running:
+    """A pipeline in a folder, under an engine; its sinks are those of `keep` in `kept(folder, name)`."""
+
+    def __init__(
+        self, spark: SparkSession, pipeline: Pipeline, folder: Path, *, channel_bound: int | None = None
+    ) -> None:
+        self.pipeline = pipeline
+        self.folder = folder
+        self.workspace = Workspace(folder / "run", pipeline.name)
+        self.engine = SparkEngine(
+            pipeline, spark, folder / "run", batch_interval_s=BATCH_INTERVAL_S, channel_bound=channel_bound
+        )
+
+    def __enter__(self) -> Self:
+        self.engine.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.engine.stop()
+
+    def put(self, feed: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        schema = self.pipeline[feed].schema
+        assert schema is not None
+        write(self.workspace.channel(feed), schema, rows)
+
+    def rescale(self, **wanted: int) -> Outcome:
+        before = self.engine.plan()
+        return self.engine.rescale(Decision(number=1, at_s=0, before=before, after=before.with_changes(wanted)))
+
+    def pending(self) -> dict[str, int]:
+        """What each step has still to do, in the order of the pipeline: each may add to the next."""
+        return {
+            f"{read} → {name}": self.workspace.channel(read).pending(name)
+            for name in self.pipeline.graph().order
+            for read in self.pipeline[name].reads
+        }
+
+    def drain(self) -> None:
+        """Wait until nothing is left to do."""
+
+        def is_drained() -> bool:
+            if any(query.failure() for query in self.engine._queries.values()):
+                self.engine.measure()  # starts it again, as under a manager: a slow machine fails easily
+            return not any(self.pending().values())
+
+        wait_until(is_drained, lambda: f"drained, there is still to do: {self.pending()}")
+
+    def runs(self) -> dict[str, str]:
+        """The id of the run of each query."""
+        return {name: str(query.query.runId) for name, query in self.engine._queries.items()}
+
+    def kept(self, name: str) -> list[tuple[Any, ...]]:
+        """What a sink keeps, in the order in which it came."""
+        return list(records(SegmentLog(kept(self.folder, name))))
+
+
+def kept(folder: Path, name: str) -> Path:
+    return folder / "kept" / name
+
+
+def records(log: SegmentLog) -> Iterator[tuple[Any, ...]]:
+    for commit in log.commits(Position(), log.position(Position())):
+        for segment in commit.segments:
+            table = pq.read_table(log.folder / segment.path, partitioning=None)
+            yield from zip(*(column.to_pylist() for column in table.columns), strict=True)

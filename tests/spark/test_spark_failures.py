@@ -1,0 +1,139 @@
+"""Operators that fail, and operators that are too slow for the ones before them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from running import Running, costing, kept, wait_until
+
+from elastream.engines.spark import engine as engine_module
+from elastream.engines.spark.engine import PipelineFailed
+from elastream.engines.spark.pipeline import Pipeline
+from elastream.monitor import Snapshot
+
+
+def failing(frame: DataFrame) -> DataFrame:
+    return frame.select(
+        F.when(F.col("id") >= 0, F.raise_error(F.lit("a bad record"))).otherwise(F.col("id")).alias("id")
+    )
+
+
+def numbers(count: int) -> list[tuple[int]]:
+    return [(number,) for number in range(count)]
+
+
+def measure_until(running: Running, what: str) -> Snapshot:
+    """Measure as a manager does, until something is said to be missing that contains these words."""
+    found: list[Snapshot] = []
+
+    def is_found() -> bool:
+        found.append(running.engine.measure())
+        return any(what in gap for gap in found[-1].gaps)
+
+    wait_until(is_found, what)
+    return found[-1]
+
+
+def test_an_operator_that_failed_is_started_again_and_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.touch()
+    pipeline = Pipeline("p")
+    pipeline.feed("numbers", schema="id bigint")
+
+    @pipeline.operator(reads="numbers")
+    def fragile(numbers: DataFrame) -> DataFrame:
+        return failing(numbers) if broken.exists() else numbers
+
+    pipeline.keep("all", reads="fragile", folder=kept(tmp_path, "all"))
+    with Running(spark, pipeline, tmp_path) as running:
+        runs = running.runs()
+        running.put("numbers", numbers(20))
+        wait_until(lambda: running.engine._queries["fragile"].failure() is not None, "it has failed")
+        broken.unlink()
+        snapshot = measure_until(running, "fragile failed and was started again")
+        assert not snapshot.is_complete, "a window with a failure in it is not to be decided on"
+        running.drain()
+        assert sorted(running.kept("all")) == numbers(20)
+        assert running.runs()["all"] == runs["all"], "the others went on"
+
+
+def test_one_that_fails_again_and_again_ends_the_run_with_its_name(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_MOST_FAILURES", 2)  # the pauses between them double
+    pipeline = Pipeline("p")
+    pipeline.feed("numbers", schema="id bigint")
+
+    @pipeline.operator(reads="numbers")
+    def hopeless(numbers: DataFrame) -> DataFrame:
+        return failing(numbers)
+
+    with Running(spark, pipeline, tmp_path) as running:
+        running.put("numbers", numbers(20))
+        with pytest.raises(PipelineFailed, match=r"'hopeless' failed 3 times") as error:
+            measure_until(running, "this will not be said")
+        trace = running.workspace.folder / "hopeless.error.txt"
+        assert str(trace) in str(error.value)
+        assert len(str(error.value).splitlines()) == 1
+        assert "a bad record" in trace.read_text()
+        assert running.workspace.channel("numbers").pending("hopeless") == 20, "nothing was lost"
+
+
+def test_a_writer_is_held_back_by_its_reader_and_that_is_waiting(spark: SparkSession, tmp_path: Path) -> None:
+    bound, count, record_s = 50, 1_000, 0.003
+    delivered: list[int] = []
+    pipeline = Pipeline("p")
+    pipeline.feed("numbers", schema="id bigint")
+
+    @pipeline.operator(reads="numbers")
+    def quick(numbers: DataFrame) -> DataFrame:
+        return numbers.select("id")
+
+    @pipeline.sink(reads="quick")
+    def slow(frame: DataFrame, batch: int) -> None:
+        delivered.extend(row.id for row in frame.collect())
+        time.sleep(record_s * frame.count())
+
+    with Running(spark, pipeline, tmp_path, channel_bound=bound) as running:
+        running.put("numbers", numbers(count))
+        channel = running.workspace.channel("quick")
+        snapshots = [running.engine.measure()]
+        while (seen := channel.head()).records < count:
+            wait_until(lambda seen=seen: channel.head() != seen, "the writer goes on once its reader has room")
+            newest = channel.head().records - seen.records
+            assert channel.pending("slow") <= bound + newest, "it began to write above the bound"
+            snapshots.append(running.engine.measure())
+        running.drain()
+        snapshots.append(running.engine.measure())
+    assert sorted(delivered) == list(range(count))
+
+    readings = {name: [s.by_operator[name][0] for s in snapshots] for name in ("quick", "slow")}
+    waited_s = sum(reading.wait_out_s or 0.0 for reading in readings["quick"])
+    assert waited_s > 3 * record_s * bound, "about as long as the reader took"
+    assert all(reading.wait_out_s == 0 for reading in readings["slow"]), "nobody holds back the last"
+    useful_s = sum(reading.useful_s for reading in readings["quick"])
+    assert useful_s + waited_s <= 1.05 * sum(reading.window_s for reading in readings["quick"])
+
+
+def test_one_that_is_held_back_can_be_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    """Its readers are stopped before it, so nobody would ever make room."""
+    pipeline = Pipeline("p")
+    pipeline.feed("numbers", schema="id bigint")
+
+    @pipeline.operator(reads="numbers")
+    def quick(numbers: DataFrame) -> DataFrame:
+        return numbers.select("id")
+
+    @pipeline.operator(reads="quick")
+    def stuck(quick: DataFrame) -> DataFrame:
+        return costing(quick, 50)
+
+    with Running(spark, pipeline, tmp_path, channel_bound=10) as running:
+        running.put("numbers", numbers(300))
+        wait_until(lambda: running.engine._queries["quick"].held_back_s > 0.5, "the writer is held back")
+    assert not spark.streams.active
+    assert running.workspace.channel("quick").head().records == 300, "its batch was written, not thrown away"

@@ -1,0 +1,141 @@
+"""What the engine measures of a pipeline whose every record is known, and what a rescale leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from running import BATCH_INTERVAL_S, Running, costing, wait_until
+
+from elastream.engines.spark.pipeline import Pipeline
+from elastream.monitor import Snapshot
+
+RECORD_MS = 5
+WORDS = 3
+ROUNDS = 8
+RECORDS = 40  # of a round
+
+
+def declare() -> Pipeline:
+    pipeline = Pipeline("measured")
+    pipeline.feed("sentences", schema="line string")
+
+    @pipeline.operator(reads="sentences", parallelism=2, max_parallelism=4)
+    def words(sentences: DataFrame) -> DataFrame:
+        return costing(sentences, RECORD_MS).select(F.explode(F.split("line", " ")).alias("word"))
+
+    @pipeline.operator(reads="words", state_partitions=4, output_mode="update")
+    def counts(words: DataFrame) -> DataFrame:
+        return words.groupBy("word").count()
+
+    return pipeline
+
+
+@pytest.fixture(scope="module")
+def running(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(spark, declare(), tmp_path_factory.mktemp("measured")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def snapshots(running: Running) -> list[Snapshot]:
+    """Rounds of more and more records; nothing is rescaled, so no window is forgotten."""
+    found = []
+    for round_ in range(1, ROUNDS + 1):
+        running.put("sentences", [("one two three",)] * (RECORDS * round_))
+        running.drain()
+        found.append(running.engine.measure())
+    wait_until(lambda: all_told(running, found), "all batches are in the measurements")
+    return found
+
+
+SENTENCES = RECORDS * ROUNDS * (ROUNDS + 1) // 2
+
+
+def all_told(running: Running, found: list[Snapshot]) -> bool:
+    """A batch is told of when its progress is there, a moment after what it wrote."""
+    if total(found, "counts", "records_in") < SENTENCES * WORDS:
+        found.append(running.engine.measure())
+        return False
+    return True
+
+
+def total(snapshots: list[Snapshot], operator: str, what: str) -> float:
+    return sum(float(getattr(reading, what)) for s in snapshots for reading in s.by_operator[operator])
+
+
+def test_every_record_is_counted_once(snapshots: list[Snapshot]) -> None:
+    counted = {
+        (name, what): total(snapshots, name, what)
+        for name in ("sentences", "words", "counts")
+        for what in ("records_in", "records_out")
+    }
+    assert counted == pytest.approx(
+        {
+            ("sentences", "records_in"): SENTENCES,
+            ("sentences", "records_out"): SENTENCES,
+            ("words", "records_in"): SENTENCES,
+            ("words", "records_out"): SENTENCES * WORDS,
+            ("counts", "records_in"): SENTENCES * WORDS,
+            ("counts", "records_out"): 0,  # nobody reads them
+        }
+    )
+
+
+def test_the_rates_of_the_source_are_what_came(snapshots: list[Snapshot]) -> None:
+    came = sum(s.source_rates["sentences"] * s.by_operator["sentences"][0].window_s for s in snapshots)
+    assert came == pytest.approx(SENTENCES)
+
+
+def test_useful_time_is_what_the_records_cost_and_a_little_more(snapshots: list[Snapshot]) -> None:
+    useful_s = total(snapshots, "words", "useful_s")
+    assert useful_s >= SENTENCES * RECORD_MS / 1000
+    assert useful_s <= total(snapshots, "words", "window_s")
+
+
+def test_a_drained_pipeline_has_no_backlog_and_readings_of_every_instance(snapshots: list[Snapshot]) -> None:
+    last = snapshots[-1]
+    assert last.plan == {"words": 2, "counts": 1}
+    assert [reading.instance for reading in last.by_operator["words"]] == [0, 1]
+    assert all(reading.backlog == 0 for name in ("words", "counts") for reading in last.by_operator[name])
+
+
+def test_the_price_of_a_record_is_learned(snapshots: list[Snapshot]) -> None:
+    cost = snapshots[-1].batch_costs["words"]
+    assert RECORD_MS / 1000 * 0.7 <= cost.per_record_s <= RECORD_MS / 1000 * 3
+    assert cost.longest_batch_s == BATCH_INTERVAL_S
+    assert 0 < cost.balance <= 1
+
+
+def test_a_backlog_is_what_was_not_read_yet(running: Running, snapshots: list[Snapshot]) -> None:
+    del snapshots  # only to come after them
+    running.put("sentences", [("one two three",)] * 2_000)
+    backlog = sum(reading.backlog or 0 for reading in running.engine.measure().by_operator["words"])
+    assert 0 < backlog <= 2_000
+    running.rescale(words=4)
+    running.drain()
+
+
+def test_a_rescale_restarts_none_but_the_stateful_operators_that_change(running: Running) -> None:
+    before = running.runs()
+    assert running.rescale(words=3).succeeded
+    assert running.runs() == before, "a stateless operator changes between two batches"
+
+    assert running.rescale(counts=4).succeeded
+    assert running.runs()["words"] == before["words"]
+    assert running.runs()["counts"] != before["counts"]
+    assert running.engine.plan() == {"words": 3, "counts": 4}
+    running.put("sentences", [("one two three",)] * 30)
+    running.drain()
+
+
+def test_two_engines_do_not_share_a_folder(running: Running, spark: SparkSession, tmp_path: Path) -> None:
+    """In one process, too: a second driver on the same checkpoints would corrupt them."""
+    second = Running(spark, declare(), running.folder)
+    with pytest.raises(Exception, match="another process runs this pipeline here"):
+        second.engine.start()
+    assert running.workspace.folder.exists()
+    assert all(query.failure() is None for query in running.engine._queries.values())
