@@ -17,30 +17,9 @@ from elastream import __version__
 from elastream.cli import app, main
 from elastream.monitor.recording import read_recording
 from elastream.policies.catalog import catalog
+from elastream.testing import WORD_COUNT
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "wordcount.yaml"
-
-WORD_COUNT: dict[str, Any] = {
-    "operators": [
-        {"name": "source", "source": True},
-        {"name": "flatmap", "parallelism": 1, "min_parallelism": 1, "max_parallelism": 64, "fixed": False},
-        {"name": "count", "parallelism": 1},
-    ],
-    "edges": [["source", "flatmap"], ["flatmap", "count"]],
-    "source_rates": {"source": 16666.67},
-    "readings": [
-        {
-            "operator": "flatmap",
-            "instance": 0,
-            "window_s": 60,
-            "useful_s": 60,
-            "records_in": 100000,
-            "records_out": 2000000,
-            "backlog": 0,
-        },
-        {"operator": "count", "window_s": 60, "useful_s": 60, "records_in": 1000000, "records_out": 0},
-    ],
-}
 
 SCENARIO = """\
 name: steady

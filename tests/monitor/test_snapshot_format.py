@@ -18,36 +18,7 @@ from elastream.formats import read_json
 from elastream.monitor import Reading, Snapshot
 from elastream.monitor.snapshot_format import read_snapshot, snapshot_from_json, snapshot_to_json
 from elastream.policies.ds2 import DS2
-
-# The example of the issue, completed.
-WORD_COUNT: dict[str, Any] = {
-    "operators": [
-        {"name": "source", "source": True},
-        {"name": "flatmap", "parallelism": 1, "min_parallelism": 1, "max_parallelism": 64, "fixed": False},
-        {"name": "count", "parallelism": 1},
-    ],
-    "edges": [["source", "flatmap"], ["flatmap", "count"]],
-    "source_rates": {"source": 16666.67},
-    "readings": [
-        {
-            "operator": "flatmap",
-            "instance": 0,
-            "window_s": 60,
-            "useful_s": 60,
-            "records_in": 100000,
-            "records_out": 2000000,
-            "backlog": 0,
-        },
-        {
-            "operator": "count",
-            "instance": 0,
-            "window_s": 60,
-            "useful_s": 60,
-            "records_in": 1000000,
-            "records_out": {},
-        },
-    ],
-}
+from elastream.testing import WORD_COUNT
 
 Mutation = Callable[[dict[str, Any]], object]
 
