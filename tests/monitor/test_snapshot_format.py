@@ -51,7 +51,7 @@ def parsed_or_refused(text: str) -> Snapshot | None:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_the_issue_is_read() -> None:
+def test_the_word_count_is_read() -> None:
     snapshot = snapshot_from_json(WORD_COUNT, place="here")
 
     assert snapshot.dataflow.order == ("source", "flatmap", "count")
@@ -470,7 +470,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @given(st.dictionaries(KEYS, JSON_VALUES) | JSON_VALUES)
 @settings(deadline=None, max_examples=200)
 def test_any_json_is_read_or_refused(data: Any) -> None:
-    parsed_or_refused(json.dumps(data))
+    found = parsed_or_refused(json.dumps(data))
+    assert found is None or snapshot_from_json(snapshot_to_json(found), place="again") == found
 
 
 @given(
