@@ -28,11 +28,10 @@ from typing import Self
 
 import exactly_once_driver as program
 import pyarrow as pa
-import pyarrow.parquet as pq
 from running import records
 
 from elastream.engines.spark.channels.control import read_control
-from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import VARIABLE, CrashPoint
 from elastream.engines.spark.workspace import Workspace
 
@@ -151,12 +150,12 @@ class Feeder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._log = _workspace(folder).channel(program.FEED)
+        self._feed = _workspace(folder).channel(program.FEED)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write)
 
     def __enter__(self) -> Self:
-        self._log.create()
+        self._feed.create()
         self._thread.start()
         return self
 
@@ -169,18 +168,15 @@ class Feeder:
         """How many numbers there are."""
         self._stopped.set()
         self._thread.join()
-        return self._log.head().records
+        return self._feed.log.head().records
 
     def _write(self) -> None:
         while not self._stopped.wait(_TICK_S):
             if max(pending(self._folder)) > _MOST_LAG:
                 continue
-            head = self._log.head()
-            numbers = range(head.records, head.records + _RECORDS_PER_TICK)
-            path = self._log.batch_folder(head.batch + 1) / "numbers.parquet"
-            path.parent.mkdir()
-            pq.write_table(pa.table({"id": pa.array(numbers, pa.int64())}), path)
-            self._log.publish(head.batch + 1, [(path, len(numbers))])
+            first = self._feed.log.head().records
+            numbers = range(first, first + _RECORDS_PER_TICK)
+            self._feed.append(pa.table({"id": pa.array(numbers, pa.int64())}))
 
 
 def committed(folder: Path) -> dict[str, int]:
@@ -196,7 +192,7 @@ def pending(folder: Path) -> list[int]:
     """What every step has still to read, in the order of the pipeline, as each adds to what the next has to do."""
     pipeline = program.pipeline(folder)
     return [
-        _workspace(folder).channel(read).pending(name)
+        _workspace(folder).channel(read).log.pending(name)
         for name in pipeline.graph().order
         for read in pipeline[name].reads
     ]
@@ -230,7 +226,7 @@ def _check_once(what: str, found: list[tuple[int, ...]], numbers: int) -> None:
 
 def _kept(folder: Path, operator: str) -> list[tuple[int, ...]]:
     """What a sink keeps, in the order in which it came."""
-    return list(records(SegmentLog(program.kept(folder, operator))))
+    return list(records(FileChannel(program.kept(folder, operator))))
 
 
 def _workspace(folder: Path) -> Workspace:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from elastream.engines.spark.channels.segments import Position, SegmentLog
+from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.workspace import Workspace
@@ -33,7 +32,7 @@ def wait_until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
         time.sleep(0.05)
 
 
-def write(log: SegmentLog, schema: str, rows: Sequence[tuple[Any, ...]]) -> None:
+def write(channel: Channel, schema: str, rows: Sequence[tuple[Any, ...]]) -> None:
     """Publish a batch of a feed, as a process that writes one would."""
     spark_schema = StructType.fromDDL(schema)
     assert isinstance(spark_schema, StructType)
@@ -41,12 +40,7 @@ def write(log: SegmentLog, schema: str, rows: Sequence[tuple[Any, ...]]) -> None
     columns = [
         pa.array(values, kind.type) for values, kind in zip(zip(*rows, strict=True), arrow_schema, strict=True)
     ]
-    batch = log.head().batch + 1
-    path = log.batch_folder(batch) / "records.parquet"
-    shutil.rmtree(path.parent, ignore_errors=True)
-    path.parent.mkdir(parents=True)
-    pq.write_table(pa.table(columns, schema=arrow_schema), path)
-    log.publish(batch, [(path, len(rows))])
+    channel.append(pa.table(columns, schema=arrow_schema))
 
 
 def costing(frame: DataFrame, milliseconds: int) -> DataFrame:
@@ -86,7 +80,7 @@ class Running:
     def pending(self) -> dict[str, int]:
         """What each step has still to do, in the order of the pipeline: each may add to the next."""
         return {
-            f"{read} → {name}": self.workspace.channel(read).pending(name)
+            f"{read} → {name}": self.workspace.channel(read).log.pending(name)
             for name in self.pipeline.graph().order
             for read in self.pipeline[name].reads
         }
@@ -107,15 +101,13 @@ class Running:
 
     def kept(self, name: str) -> list[tuple[Any, ...]]:
         """What a sink keeps, in the order in which it came."""
-        return list(records(SegmentLog(kept(self.folder, name))))
+        return list(records(FileChannel(kept(self.folder, name))))
 
 
 def kept(folder: Path, name: str) -> Path:
     return folder / "kept" / name
 
 
-def records(log: SegmentLog) -> Iterator[tuple[Any, ...]]:
-    for commit in log.commits(Position(), log.position(Position())):
-        for segment in commit.segments:
-            table = pq.read_table(log.folder / segment.path, partitioning=None)
-            yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
+def records(channel: Channel) -> Iterator[tuple[Any, ...]]:
+    for table in channel.tables():
+        yield from zip(*(column.to_pylist() for column in table.columns), strict=True)

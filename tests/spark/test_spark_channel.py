@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from running import PATIENCE_S, Running, kept, wait_until, write
 
 from elastream.engines.spark.channels.control import Control, write_control
-from elastream.engines.spark.channels.files_source import FORMAT
-from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.stages import Stages
 
@@ -25,8 +25,8 @@ class Reader:
     """A query that only reads a channel, and the batches that it was given."""
 
     def __init__(self, spark: SparkSession, folder: Path, *, most_records: int) -> None:
-        self.log = SegmentLog(folder / "channel")
-        self.log.create()
+        self.channel = FileChannel(folder / "channel")
+        self.channel.create()
         self.batches: dict[int, list[int]] = {}
         self._spark = spark
         self._folder = folder
@@ -40,7 +40,7 @@ class Reader:
     def put(self, count: int) -> None:
         """So many further records, numbered, in two batches."""
         for part in (count // 2, count - count // 2):
-            write(self.log, SCHEMA, [(n, f"word{n}") for n in range(self._written, self._written + part)])
+            write(self.channel, SCHEMA, [(n, f"word{n}") for n in range(self._written, self._written + part)])
             self._written += part
 
     def wait_for(self, count: int) -> None:
@@ -57,13 +57,10 @@ class Reader:
         def take(frame: DataFrame, batch: int) -> None:
             self.batches[batch] = [row.id for row in frame.collect()]
 
+        schema = StructType.fromDDL(SCHEMA)
+        assert isinstance(schema, StructType)
         query = (
-            self._spark.readStream.format(FORMAT)
-            .schema(SCHEMA)
-            .option("path", str(self.log.folder))
-            .option("reader", "reader")
-            .option("control", str(self._folder / "control.json"))
-            .load()
+            self.channel.stream(self._spark, schema, reader="reader", control=self._folder / "control.json")
             .writeStream.foreachBatch(take)
             .option("checkpointLocation", str(self._folder / "checkpoint"))
             .trigger(processingTime="100 milliseconds")
@@ -116,8 +113,8 @@ def test_it_goes_on_where_it_stopped_and_tells_what_it_is_done_with(spark: Spark
         reader.put(total - len(reader.ids))
         with reader.running():
             reader.wait_for(total)
-            wait_until(lambda: reader.log.pending("reader") == 0, "what was read is acknowledged")
-        assert reader.log.forget(["reader"]) > 0
+            wait_until(lambda: reader.channel.log.pending("reader") == 0, "what was read is acknowledged")
+        assert reader.channel.forget(["reader"]) > 0
     assert reader.ids == list(range(90))
 
 

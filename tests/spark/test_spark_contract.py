@@ -77,7 +77,7 @@ def pipeline(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
         clock = FeedingClock(running)
 
         def delivered() -> float:
-            return running.workspace.channel("map").acknowledged("count").record
+            return running.workspace.channel("map").log.acknowledged("count").record
 
         def knows_its_costs() -> bool:
             clock.wait(0.5)
@@ -88,7 +88,7 @@ def pipeline(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
             engine=running.engine,
             clock=clock,
             drain=running.drain,
-            records_brought=lambda: running.workspace.channel("source").head().records,
+            records_brought=lambda: running.workspace.channel("source").log.head().records,
             records_delivered=delivered,
             moment_s=2.0,
             load_per_s=LOAD_PER_S,

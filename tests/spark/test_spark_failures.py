@@ -80,7 +80,7 @@ def test_one_that_fails_again_and_again_ends_the_run_with_its_name(
         assert str(trace) in str(error.value)
         assert len(str(error.value).splitlines()) == 1
         assert "a bad record" in trace.read_text()
-        assert running.workspace.channel("numbers").pending("hopeless") == 20, "nothing was lost"
+        assert running.workspace.channel("numbers").log.pending("hopeless") == 20, "nothing was lost"
 
 
 def test_a_writer_is_held_back_by_its_reader_and_that_is_waiting(spark: SparkSession, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_writer_is_held_back_by_its_reader_and_that_is_waiting(spark: SparkSes
 
     with Running(spark, pipeline, tmp_path, channel_bound=bound) as running:
         running.put("numbers", numbers(count))
-        channel = running.workspace.channel("quick")
+        channel = running.workspace.channel("quick").log
         snapshots = [running.engine.measure()]
         while (seen := channel.head()).records < count:
             wait_until(lambda seen=seen: channel.head() != seen, "the writer goes on once its reader has room")
@@ -136,4 +136,4 @@ def test_one_that_is_held_back_can_be_stopped(spark: SparkSession, tmp_path: Pat
         running.put("numbers", numbers(300))
         wait_until(lambda: running.engine._queries["quick"].held_back_s > 0.5, "the writer is held back")
     assert not spark.streams.active
-    assert running.workspace.channel("quick").head().records == 300, "its batch was written, not thrown away"
+    assert running.workspace.channel("quick").log.head().records == 300, "its batch was written, not thrown away"

@@ -100,7 +100,7 @@ def test_a_schema_that_changed_since_the_checkpoint_and_a_folder_of_another(
     with Running(spark, pipeline, tmp_path) as running:  # nothing was lost, and nothing is locked
         running.put("numbers", [(2, 2)])
         running.drain()
-        assert running.workspace.channel("numbers").pending("step") == 0
+        assert running.workspace.channel("numbers").log.pending("step") == 0
 
 
 _FILE = """

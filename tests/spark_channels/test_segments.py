@@ -15,21 +15,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from elastream.engines.spark.channels.segments import Commit, Head, Position, SegmentLog
+from elastream.engines.spark.channels.segments import Commit, Head, Position, Segment, SegmentLog
 from elastream.errors import ElastreamError
+
+
+def batch_folder(log: SegmentLog, batch: int) -> Path:
+    return log.folder / "segments" / f"b{batch}"
 
 
 def publish(log: SegmentLog, batch: int, *files: list[int]) -> Head:
     """Write a batch whose files hold these records, one to a line, and publish it."""
-    folder = log.batch_folder(batch)
-    shutil.rmtree(folder, ignore_errors=True)  # as Spark does in its overwriting mode
+    folder = batch_folder(log, batch)
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     found = []
     for index, records in enumerate(files):
         path = folder / f"part-{index}"
         path.write_text("\n".join(map(str, records)))
-        found.append((path, len(records)))
+        found.append(Segment(path=str(path.relative_to(log.folder)), records=len(records)))
     return log.publish(batch, found)
+
+
+def forget(log: SegmentLog, *readers: str) -> int:
+    return log.forget(readers, lambda commit: shutil.rmtree(batch_folder(log, commit.batch), ignore_errors=True))
 
 
 def read(log: SegmentLog, start: Position, end: Position) -> list[int]:
@@ -114,8 +122,8 @@ class Channel(RuleBasedStateMachine):
     @rule(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3))
     def die_before_the_entry(self, sizes: list[int]) -> None:
         """Files without an entry: the batch is written again, perhaps with other files."""
-        folder = self.log.batch_folder(self.batch + 1)
-        folder.mkdir(parents=True)
+        folder = batch_folder(self.log, self.batch + 1)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "part-9").write_text("-1")
         (self.log.folder / "log" / "0000000000.tmp1").write_text("{")
         self.reopen()
@@ -148,12 +156,13 @@ class Channel(RuleBasedStateMachine):
     @rule()
     def forget(self) -> None:
         """The disk then holds nothing but the commits that somebody still reads from."""
-        self.log.forget(self.READERS)
+        forget(self.log, *self.READERS)
         done = min(self.log.acknowledged(reader).record for reader in self.READERS)
         kept = [json.loads(path.read_text()) for path in (self.log.folder / "log").glob("*.json")]
         assert all(entry["before"] + sum(s["records"] for s in entry["segments"]) > done for entry in kept)
-        folders = {path.name for path in (self.log.folder / "segments").iterdir()}
-        assert folders == {f"b{entry['batch']}" for entry in kept}
+        for entry in kept:
+            assert all((self.log.folder / segment["path"]).exists() for segment in entry["segments"])
+        assert {commit.number for commit in self.log.all_commits()} == {entry["number"] for entry in kept}
 
     @rule()
     def die_while_forgetting(self) -> None:
@@ -162,7 +171,7 @@ class Channel(RuleBasedStateMachine):
         for entry in sorted((self.log.folder / "log").glob("*.json"))[:1]:
             commit = json.loads(entry.read_text())
             if commit["before"] + sum(segment["records"] for segment in commit["segments"]) <= done:
-                shutil.rmtree(self.log.batch_folder(commit["batch"]), ignore_errors=True)
+                shutil.rmtree(batch_folder(self.log, commit["batch"]), ignore_errors=True)
         self.reopen()
 
     @invariant()
@@ -197,12 +206,11 @@ def test_a_batch_that_is_published_twice_is_there_once(log: SegmentLog) -> None:
     assert read(log, Position(), log.position(Position())) == [0, 1]
 
 
-def test_an_empty_batch_counts_as_published_and_leaves_nothing_on_the_disk(log: SegmentLog) -> None:
+def test_an_empty_batch_counts_as_published(log: SegmentLog) -> None:
     head = publish(log, 3, [])
     assert head == Head(commits=0, records=0, batch=3)
     assert log.is_published(3)
     assert not log.is_published(4)
-    assert list((log.folder / "segments").iterdir()) == []
 
 
 def test_an_empty_file_is_not_named_by_the_commit(log: SegmentLog) -> None:
@@ -271,8 +279,17 @@ def test_a_commit_that_is_missing_is_told_of(log: SegmentLog) -> None:
     publish(log, 0, [0])
     publish(log, 1, [1])
     (log.folder / "log" / "0000000000.json").unlink()
-    with pytest.raises(ElastreamError, match="commit 0 is missing"):
+    with pytest.raises(ElastreamError, match="records 0 to 1 are missing"):
         read(log, Position(), log.position(Position()))
+
+
+def test_a_commit_that_was_read_in_part_and_is_missing_is_told_of(log: SegmentLog) -> None:
+    publish(log, 0, [0, 1, 2])
+    publish(log, 1, [3])
+    middle = log.position(Position(), most_records=2)
+    (log.folder / "log" / "0000000000.json").unlink()
+    with pytest.raises(ElastreamError, match="records 2 to 3 are missing"):
+        read(log, middle, log.position(middle))
 
 
 # --- being done -------------------------------------------------------------------------------------------------
@@ -291,7 +308,7 @@ def test_what_the_slowest_reader_needs_is_kept(log: SegmentLog) -> None:
         publish(log, batch, [2 * batch, 2 * batch + 1])
     log.acknowledge("quick", Position(record=8, commit=4))
     log.acknowledge("slow", Position(record=3, commit=2))  # in the middle of the second
-    assert log.forget(["quick", "slow"]) == 1
+    assert forget(log, "quick", "slow") == 1
     slow = log.acknowledged("slow")
     assert read(log, slow, log.position(slow)) == [3, 4, 5, 6, 7]
 
@@ -299,23 +316,23 @@ def test_what_the_slowest_reader_needs_is_kept(log: SegmentLog) -> None:
 def test_a_reader_that_has_not_come_yet_needs_everything(log: SegmentLog) -> None:
     publish(log, 0, [0])
     log.acknowledge("quick", Position(record=1, commit=1))
-    assert log.forget(["quick", "not here yet"]) == 0
-    assert log.forget([]) == 0
+    assert forget(log, "quick", "not here yet") == 0
+    assert forget(log) == 0
 
 
 def test_a_killed_forgetting_is_finished_by_the_next(log: SegmentLog) -> None:
     publish(log, 0, [0])
     publish(log, 1, [1])
     log.acknowledge("counts", log.position(Position()))
-    shutil.rmtree(log.batch_folder(0))
-    assert log.forget(["counts"]) == 2
+    shutil.rmtree(batch_folder(log, 0))
+    assert forget(log, "counts") == 2
     assert list((log.folder / "log").iterdir()) == []
 
 
 def test_the_stream_goes_on_after_everything_was_forgotten(log: SegmentLog) -> None:
     publish(log, 0, [0, 1])
     log.acknowledge("counts", log.position(Position()))
-    log.forget(["counts"])
+    forget(log, "counts")
     log.create()
     publish(log, 1, [2])
     at = log.acknowledged("counts")
@@ -328,4 +345,4 @@ def test_a_commit_knows_where_it_lies(log: SegmentLog) -> None:
     second = list(log.commits(Position(), log.position(Position())))[1]
     assert isinstance(second, Commit)
     assert (second.number, second.batch, second.before, second.records, second.after) == (1, 5, 2, 3, 5)
-    assert asdict(second)["segments"][1] == {"path": "segments/b5/part-1", "records": 2}
+    assert asdict(second)["segments"][1] == {"path": "segments/b5/part-1", "records": 2, "first": 0}

@@ -78,3 +78,9 @@ def test_a_part_reaches_over_files_and_commits() -> None:
 def test_nothing_to_read_makes_no_parts(parallelism: int) -> None:
     at = Position(record=5, commit=1)
     assert splits([], at, at, parallelism) == []
+
+
+def test_the_records_of_a_segment_may_begin_in_the_middle_of_a_partition() -> None:
+    commit = Commit(number=0, batch=0, before=10, segments=(Segment(path="2", records=6, first=100),))
+    found = splits([commit], Position(record=11, commit=1), Position(record=15, commit=1), 2)
+    assert found == [[Slice(path="2", first=101, last=103)], [Slice(path="2", first=103, last=105)]]

@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from elastream.engines.spark.channels.segments import Position, SegmentLog
+from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.segments import SegmentLog
 from elastream.workloads import generator
 from elastream.workloads.generator import generate, sentence, table
 from elastream.workloads.load import Constant, Load, Sine, Steps
@@ -51,15 +51,16 @@ def run(
     clock: ManualClock | None = None,
 ) -> int:
     monkeypatch.setattr(generator, "time", clock or ManualClock())
-    return generate(log, load, words=3, tick_s=0.25, stopped=lambda: False, duration_s=duration_s)
+    return generate(
+        FileChannel(log.folder), load, words=3, tick_s=0.25, stopped=lambda: False, duration_s=duration_s
+    )
 
 
 def records(log: SegmentLog) -> list[tuple[int, int, str]]:
     found = []
-    for commit in log.commits(Position(), log.position(Position())):
-        for segment in commit.segments:
-            columns = pq.read_table(log.folder / segment.path).to_pydict()
-            found += list(zip(columns["id"], columns["created_ms"], columns["line"], strict=True))
+    for part in FileChannel(log.folder).tables():
+        columns = part.to_pydict()
+        found += list(zip(columns["id"], columns["created_ms"], columns["line"], strict=True))
     return found
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 
 from elastream.engines.simulated.scenario import LoadEntry
-from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.files import FileChannel
 from elastream.errors import ElastreamError
 from elastream.formats import parse, read_yaml
 from elastream.workloads.load import Load
@@ -46,7 +46,7 @@ def table(first: int, count: int, *, words: int, created_ms: int) -> pa.Table:
 
 
 def generate(
-    log: SegmentLog,
+    channel: Channel,
     load: Load,
     *,
     words: int,
@@ -55,9 +55,9 @@ def generate(
     duration_s: float = float("inf"),
 ) -> int:
     """Write until stopped; how many records there are now."""
-    log.create()
+    channel.create()
     began, due, written = time.monotonic(), 0.0, 0
-    first = log.head().records
+    first = channel.log.head().records
     at_s = 0.0
     while not stopped() and at_s < duration_s:
         time.sleep(max(0.0, began + at_s + tick_s - time.monotonic()))
@@ -66,17 +66,9 @@ def generate(
         at_s = now_s
         count = int(due) - written
         if count > 0:
-            _write(log, table(first + written, count, words=words, created_ms=round(time.time() * 1000)))
+            channel.append(table(first + written, count, words=words, created_ms=round(time.time() * 1000)))
             written += count
-    return log.head().records
-
-
-def _write(log: SegmentLog, records: pa.Table) -> None:
-    batch = log.head().batch + 1
-    path = log.batch_folder(batch) / "records.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(records, path)
-    log.publish(batch, [(path, records.num_rows)])
+    return channel.log.head().records
 
 
 def main(
@@ -94,7 +86,7 @@ def main(
         LoadEntry, {"constant": float(written)} if isinstance(written, int | float) else written, "--load"
     )
     generate(
-        SegmentLog(folder),
+        FileChannel(folder),
         entry.load(Path.cwd()),
         words=words,
         tick_s=tick,

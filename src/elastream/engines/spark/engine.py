@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, write_control
-from elastream.engines.spark.channels.files_source import FORMAT
-from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.query import StepQuery
@@ -153,7 +153,7 @@ class SparkEngine:
             write_control(control, Control(parallelism=parallelism))
         output = self._output(step)
         if step.kind is Kind.FEED:
-            self._workspace.channel(step.name).make_folders()
+            self._workspace.channel(step.name).log.make_folders()
             schema = StructType.fromDDL(step.schema or "")
             assert isinstance(schema, StructType)
             self._schemas[step.name] = schema
@@ -176,10 +176,10 @@ class SparkEngine:
             channel_bound=self._channel_bound,
         )
 
-    def _output(self, step: Step) -> SegmentLog | None:
+    def _output(self, step: Step) -> Channel | None:
         """The channel that a step writes; none where nobody would read it."""
         if step.folder is not None:
-            return SegmentLog(step.folder)
+            return FileChannel(step.folder)
         return self._workspace.channel(step.name) if self._pipeline.readers(step.name) else None
 
     def _builder(self, step: Step) -> Callable[[], DataFrame]:
@@ -196,14 +196,9 @@ class SparkEngine:
         return build
 
     def _read(self, producer: str, reader: str) -> DataFrame:
-        return (
-            self._spark.readStream.format(FORMAT)
-            .schema(self._schemas[producer])
-            .option("path", str(self._workspace.channel(producer).folder))
-            .option("reader", reader)
-            .option("control", str(self._workspace.control(reader)))
-            .load()
-        )
+        channel = self._workspace.channel(producer)
+        control = self._workspace.control(reader)
+        return channel.stream(self._spark, self._schemas[producer], reader=reader, control=control)
 
     # Measuring
 
@@ -226,7 +221,7 @@ class SparkEngine:
 
     def _count_arrived(self) -> dict[str, int]:
         """Records of each source, from the beginning."""
-        return {name: self._workspace.channel(name).head().records for name in self._graph.sources}
+        return {name: self._workspace.channel(name).log.head().records for name in self._graph.sources}
 
     def _revive(self) -> list[str]:
         """Start queries again that failed; what failed, in words. One that fails again and again ends the run."""
@@ -256,7 +251,7 @@ class SparkEngine:
         return self._meters[name].readings(
             window_s=window_s,
             instances=1 if self._graph[name].source else query.parallelism,
-            backlog=sum(self._workspace.channel(read).pending(name) for read in self._pipeline[name].reads),
+            backlog=sum(self._workspace.channel(read).log.pending(name) for read in self._pipeline[name].reads),
             held_back_s=query.held_back_s,
         )
 

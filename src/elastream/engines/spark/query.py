@@ -5,9 +5,9 @@ next batch has it. A stateful operator's tasks are its state partitions put toge
 of the query: it is stopped right after a batch has committed, and started again from its checkpoint. Everything
 else goes on meanwhile.
 
-A batch is written to files of its own and then published in one rename. Should the driver die in between, Spark
-runs the batch again with the same id; if it was published already its plan is run for the sake of its state, and
-nothing is published a second time.
+A batch is written where only its own attempt writes, and then published in one rename. Should the driver die in
+between, Spark runs the batch again with the same id; if it was published already its plan is run for the sake of
+its state, and nothing is published a second time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
-from elastream.engines.spark.channels.segments import SegmentLog
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.pipeline import Step
 from elastream.engines.spark.workspace import Workspace
@@ -53,7 +51,7 @@ class StepQuery:
         workspace: Workspace,
         *,
         build: Callable[[], DataFrame],
-        output: SegmentLog | None,
+        output: Channel | None,
         readers: tuple[str, ...],
         batch_interval_s: float,
         channel_bound: int | None,
@@ -183,18 +181,14 @@ class StepQuery:
         finally:
             self._batch_running.clear()
 
-    def _publish(self, frame: DataFrame, batch: int, output: SegmentLog) -> int:
+    def _publish(self, frame: DataFrame, batch: int, output: Channel) -> int:
         """How many records were put out."""
-        if output.is_published(batch):
+        if output.log.is_published(batch):
             _run(frame)  # its state has still to be brought up to date
             return 0
-        folder = output.batch_folder(batch)
-        frame.write.mode("overwrite").parquet(str(folder))
-        files = _counted(folder)
-        crash_point(CrashPoint.AFTER_THE_TASKS, self.step.name)
-        output.publish(batch, files)
+        records = output.write(frame, batch)
         crash_point(CrashPoint.AFTER_THE_PUBLICATION, self.step.name)
-        return sum(records for _, records in files)
+        return records
 
     def _size_batches(self, took_s: float) -> None:
         """Let full batches grow while they are short and shrink when they are long, so that a backlog is worked
@@ -210,7 +204,7 @@ class StepQuery:
     def _is_full(self) -> bool:
         """Whether there was as much to read as a batch may hold: one that had less says nothing about the size."""
         most = read_control(self._workspace.control(self.step.name)).most_records
-        return any(self._workspace.channel(read).pending(self.step.name) >= most for read in self.step.reads)
+        return any(self._workspace.channel(read).log.pending(self.step.name) >= most for read in self.step.reads)
 
     def _hold_back(self) -> float:
         """Wait until the slowest reader has room: backpressure, which is never useful time. How long it took."""
@@ -221,7 +215,7 @@ class StepQuery:
             self._holding_since = began
         # a query that is to stop does not wait: its batch is written, so that it stops with a batch committed
         while not self._stopping.is_set() and any(
-            self._output.pending(reader) > self._channel_bound for reader in self._readers
+            self._output.log.pending(reader) > self._channel_bound for reader in self._readers
         ):
             time.sleep(_HOLD_POLL_S)
         with self._lock:
@@ -237,7 +231,3 @@ def _some(records: float) -> int:
 
 def _run(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
-
-
-def _counted(folder: Path) -> list[tuple[Path, int]]:
-    return [(path, pq.read_metadata(path).num_rows) for path in sorted(folder.glob("*.parquet"))]

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.files import FileChannel
 from elastream.errors import ElastreamError, InvalidInput
 
 
@@ -60,8 +61,8 @@ class Workspace:
         beside.write_text(json.dumps(known, indent=1), encoding="utf-8")
         os.replace(beside, self.folder / "pipeline.json")
 
-    def channel(self, name: str) -> SegmentLog:
-        return SegmentLog(self.folder / "channels" / name)
+    def channel(self, name: str) -> Channel:
+        return FileChannel(self.folder / "channels" / name)
 
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / name

@@ -1,11 +1,11 @@
-"""A durable stream in a folder: numbered commits, each a few Parquet files with a known number of records.
+"""What is in a durable stream: numbered commits, each of a few segments with a known number of records.
 
     head.json                 how many commits and records there are: the one small file that readers poll
-    log/0000000042.json       commit 42: its batch, its files, and how many records came before it
-    segments/b17/*.parquet    what batch 17 wrote; not part of the stream until a commit names it
+    log/0000000042.json       commit 42: its batch, its segments, and how many records came before it
     readers/counts.json       up to which record this reader is done
 
-The log entry is the truth. A batch is published by renaming its entry into place: before that nothing of it is in
+Where the records themselves lie is the affair of a channel: in files beside the log, or in a topic of Kafka. The
+log entry is the truth. A batch is published by renaming its entry into place: before that nothing of it is in
 the stream, after it all of it. A batch that is published a second time (its writer died before it could note that
 it was done) changes nothing. A position in the stream is a number of records, so what a reader has still to do is
 exact, and a batch may begin and end in the middle of a commit. Commits that every reader is done with are deleted.
@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,12 @@ from elastream.errors import ElastreamError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segment:
-    """A file of records; the path is relative to the folder of the stream."""
+    """Records one after the other: in a file, by its path, or in a partition of a topic, by its number."""
 
     path: str
     records: int
+    first: int = 0
+    """Of the records of that file or partition: where those of this segment begin."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,30 +85,25 @@ class SegmentLog:
             _write_json(self.folder / "head.json", asdict(head))
 
     def make_folders(self) -> None:
-        for name in ("log", "segments", "readers"):
+        for name in ("log", "readers"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-
-    def batch_folder(self, batch: int) -> Path:
-        """Where a batch writes its files before it is published."""
-        return self.folder / "segments" / f"b{batch}"
 
     def is_published(self, batch: int) -> bool:
         return batch <= self.head().batch
 
-    def publish(self, batch: int, files: Iterable[tuple[Path, int]]) -> Head:
-        """Make a batch part of the stream: its files with their numbers of records."""
+    def publish(self, batch: int, segments: Iterable[Segment]) -> Head:
+        """Make a batch part of the stream."""
         head = self.head()
         if batch <= head.batch:
             return head
-        segments = tuple(Segment(path=str(p.relative_to(self.folder)), records=n) for p, n in files if n > 0)
-        if segments:
-            commit = Commit(number=head.commits, batch=batch, before=head.records, segments=segments)
+        filled = tuple(segment for segment in segments if segment.records > 0)
+        if filled:
+            commit = Commit(number=head.commits, batch=batch, before=head.records, segments=filled)
             _write_json(self._entry(commit.number), asdict(commit))
             crash_point(CrashPoint.IN_THE_PUBLICATION, self.folder.name)
             after = _head_after(commit)
         else:
             after = replace(head, batch=batch)  # nothing was written, so nothing can be published twice
-            shutil.rmtree(self.batch_folder(batch), ignore_errors=True)
         _write_json(self.folder / "head.json", asdict(after))
         return after
 
@@ -119,15 +115,21 @@ class SegmentLog:
 
     def commits(self, start: Position, end: Position) -> Iterator[Commit]:
         """The commits that hold the records from start to end."""
+        reached = start.record
         # the last commit that begins before the start may reach beyond it
         for number in range(max(0, start.commit - 1), end.commit):
             commit = self._read_commit(number)
-            if commit is None and number >= start.commit:
-                raise ElastreamError(
-                    f"{self._entry(number)}: commit {number} is missing, though a reader has still to read it"
-                )
-            if commit is not None and commit.after > start.record:
-                yield commit
+            if commit is None or commit.after <= reached:
+                continue
+            if commit.before > reached:
+                break
+            reached = commit.after
+            yield commit
+        if reached < end.record:
+            raise ElastreamError(
+                f"{self.folder}: records {reached} to {end.record - 1} are missing, though a reader has still to "
+                "read them"
+            )
 
     def position(self, start: Position, *, most_records: int | None = None) -> Position:
         """The end of the stream, or of its first so many records after start."""
@@ -153,8 +155,8 @@ class SegmentLog:
         """Records that the reader has still to do."""
         return self.head().records - self.acknowledged(reader).record
 
-    def forget(self, readers: Sequence[str]) -> int:
-        """Delete the commits that all these readers are done with; how many there were."""
+    def forget(self, readers: Sequence[str], delete: Callable[[Commit], None]) -> int:
+        """Delete the commits that all these readers are done with, and what they name; how many there were."""
         if not readers:
             return 0
         done = min(self.acknowledged(reader).record for reader in readers)
@@ -163,12 +165,19 @@ class SegmentLog:
             commit = self._read_commit(number)
             if commit is None or commit.after > done or commit.number >= self.head().commits:
                 break
-            # the files first: an entry without its files is found and finished by the next call
-            shutil.rmtree(self.batch_folder(commit.batch), ignore_errors=True)
+            # the records first: an entry without them is found and finished by the next call
+            delete(commit)
             crash_point(CrashPoint.IN_FORGETTING, self.folder.name)
             self._entry(number).unlink(missing_ok=True)
             forgotten += 1
         return forgotten
+
+    def all_commits(self) -> Iterator[Commit]:
+        """Those that were not forgotten, published or about to be."""
+        for number in self._numbers():
+            commit = self._read_commit(number)
+            if commit is not None:
+                yield commit
 
     def _numbers(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.folder / "log").glob("*.json"))

@@ -10,7 +10,7 @@ from elastream.engines.spark.channels.segments import Commit, Position
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slice:
-    """Some records of one file: from the first, up to but without the last."""
+    """Some records of one file or partition: from the first, up to but without the last."""
 
     path: str
     first: int
@@ -33,7 +33,8 @@ def splits(commits: Iterable[Commit], start: Position, end: Position, parallelis
             while part < parts and edges[part] < segment_end:
                 first, last = max(at, edges[part]), min(segment_end, edges[part + 1])
                 if first < last:
-                    found[part].append(Slice(path=segment.path, first=first - at, last=last - at))
+                    begins = segment.first - at
+                    found[part].append(Slice(path=segment.path, first=begins + first, last=begins + last))
                 if edges[part + 1] > segment_end:
                     break
                 part += 1

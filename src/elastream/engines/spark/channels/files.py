@@ -1,0 +1,91 @@
+"""A channel of files: the records lie in Parquet files beside the log.
+
+segments/b17-3f2a/*.parquet    what an attempt at batch 17 wrote; not part of the stream until a commit names it
+
+Every attempt has a folder of its own. A task of an attempt that was given up may still be writing when the batch
+is tried again, and must not add a file to the new one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from elastream.engines.spark.channels.files_source import FORMAT
+from elastream.engines.spark.channels.segments import Commit, Position, Segment, SegmentLog
+from elastream.engines.spark.crash_points import CrashPoint, crash_point
+
+
+class FileChannel:
+    def __init__(self, folder: Path) -> None:
+        self.log = SegmentLog(folder)
+        self._segments = folder / "segments"
+
+    def create(self) -> None:
+        self.log.create()
+        self._segments.mkdir(exist_ok=True)
+        named = {_attempt(segment) for commit in self.log.all_commits() for segment in commit.segments}
+        for folder in self._segments.iterdir():
+            if folder.name not in named:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def write(self, frame: DataFrame, batch: int) -> int:
+        folder = self._new_attempt(batch)
+        frame.write.parquet(str(folder))
+        segments = [self._segment(path) for path in sorted(folder.glob("*.parquet"))]
+        crash_point(CrashPoint.AFTER_THE_TASKS, self.log.folder.name)
+        return self._publish(batch, folder, segments)
+
+    def append(self, records: pa.Table) -> None:
+        batch = self.log.head().batch + 1
+        folder = self._new_attempt(batch)
+        folder.mkdir(parents=True)
+        path = folder / "records.parquet"
+        pq.write_table(records, path)
+        self._publish(batch, folder, [self._segment(path)])
+
+    def stream(self, spark: SparkSession, schema: StructType, *, reader: str, control: Path) -> DataFrame:
+        return (
+            spark.readStream.format(FORMAT)
+            .schema(schema)
+            .option("path", str(self.log.folder))
+            .option("reader", reader)
+            .option("control", str(control))
+            .load()
+        )
+
+    def tables(self) -> Iterator[pa.Table]:
+        for commit in self.log.commits(Position(), self.log.position(Position())):
+            for segment in commit.segments:
+                yield pq.read_table(self.log.folder / segment.path, partitioning=None)
+
+    def forget(self, readers: Sequence[str]) -> int:
+        return self.log.forget(readers, self._delete)
+
+    def _new_attempt(self, batch: int) -> Path:
+        return self._segments / f"b{batch}-{uuid.uuid4().hex[:8]}"
+
+    def _segment(self, path: Path) -> Segment:
+        return Segment(path=str(path.relative_to(self.log.folder)), records=pq.read_metadata(path).num_rows)
+
+    def _publish(self, batch: int, folder: Path, segments: list[Segment]) -> int:
+        self.log.publish(batch, segments)
+        records = sum(segment.records for segment in segments)
+        if records == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+        return records
+
+    def _delete(self, commit: Commit) -> None:
+        for attempt in {_attempt(segment) for segment in commit.segments}:
+            shutil.rmtree(self._segments / attempt, ignore_errors=True)
+
+
+def _attempt(segment: Segment) -> str:
+    return Path(segment.path).parent.name
