@@ -33,8 +33,8 @@ from elastream.monitor.snapshot_format import read_snapshot
 from elastream.options import build, describe
 from elastream.policies.catalog import Policy, catalog, create, info
 from elastream.policies.starting_plan import starting_plan
+from elastream.settings import counts_of, pairs_of, policy_and_knobs, rates_of
 from elastream.settings import duration as duration_of
-from elastream.settings import pairs_of, policy_and_knobs, rates_of
 
 out = console.new_console()
 err = console.new_console(stderr=True)
@@ -189,7 +189,13 @@ def run(
     master: Annotated[str, typer.Option(help="Where Spark runs; local[32] offers 32 slots.")] = "local[32]",
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
     interval: Annotated[str | None, typer.Option(help="Short for --set interval=...")] = None,
-    batch_interval: Annotated[str, typer.Option(help="How often each operator takes a batch.")] = "2 s",
+    batch_interval: Annotated[str, typer.Option(help="How often each operator takes a batch.")] = "1 s",
+    longest_batch: Annotated[
+        str, typer.Option(help="How long a batch may take: the longer, the fewer instances are needed.")
+    ] = "3 s",
+    start: Annotated[
+        list[str] | None, typer.Option(help="OPERATOR=N, repeatable: the parallelism to begin with.")
+    ] = None,
     channel_bound: Annotated[
         int | None, typer.Option(help="Records that may wait in a channel before its writer is held back.")
     ] = None,
@@ -225,6 +231,8 @@ def run(
         master=master,
         duration_s=duration_of("--duration", duration),
         batch_interval_s=duration_of("--batch-interval", batch_interval),
+        longest_batch_s=duration_of("--longest-batch", longest_batch),
+        start=counts_of("--start", start),
         channel_bound=channel_bound,
         generate=generate,
     )

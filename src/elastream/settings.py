@@ -83,3 +83,13 @@ def rates_of(pairs: Iterable[str] | None) -> dict[str, float]:
         if not source:
             raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}")
     return found
+
+
+def counts_of(option: str, pairs: Iterable[str] | None) -> dict[str, int]:
+    found = {}
+    for pair in pairs or ():
+        operator, _, value = pair.rpartition("=")
+        if not operator or not value.isdecimal():
+            raise InvalidInput(f"{option} takes OPERATOR=N with a whole number, found {pair!r}")
+        found[operator.strip()] = int(value)
+    return found

@@ -116,7 +116,11 @@ def test_useful_time_is_that_of_all_stages_less_waiting_for_shuffled_data(driver
     driver.job(400, 250, run="a", batch=3, tasks=4, fetch_wait_ms=50, lasted_s=0.2)
     assert stages.look() == []
     assert stages.work("a", 3) == Work(
-        busy_s=pytest.approx(0.6), tasks=4, running_s=pytest.approx(0.4), last_stage=(1, 0)
+        busy_s=pytest.approx(0.6),
+        tasks=4,
+        running_s=pytest.approx(0.4),
+        stages=((0, 0), (1, 0)),
+        evenly_s=pytest.approx(0.65 / 4),
     )
 
 
@@ -175,12 +179,21 @@ def test_jobs_that_were_gone_before_a_look_are_a_gap(driver: Driver, stages: Sta
     assert stages.look() == [], "it is told of once"
 
 
-def test_the_longest_task(driver: Driver, stages: Stages) -> None:
-    driver.job(100, run="a", batch=0)
+def test_the_balance_is_over_all_stages(driver: Driver, stages: Stages) -> None:
+    driver.job(400, 800, run="a", batch=0, tasks=4)  # 0.1 and 0.2 s on average, the longest 0.3 s in both
     stages.look()
     work = stages.work("a", 0)
     assert work is not None
-    assert stages.longest_task_s(work) == pytest.approx(0.3)
+    assert stages.balance(work) == pytest.approx(0.5)
+
+
+def test_a_batch_too_short_to_be_timed_is_balanced(driver: Driver, stages: Stages) -> None:
+    driver.job(0, run="a", batch=0)
+    driver.longest_ms = 0
+    stages.look()
+    work = stages.work("a", 0)
+    assert work is not None
+    assert stages.balance(work) == 1.0
 
 
 def test_a_driver_that_does_not_answer(stages: Stages) -> None:

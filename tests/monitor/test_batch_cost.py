@@ -110,9 +110,9 @@ def test_the_drivers_time_is_that_of_the_middle_batch() -> None:
 
 def test_the_balance_is_that_of_the_batches_where_it_is_known() -> None:
     found = [Batch(records=10 * n, busy_s=n * 1.0, tasks=4, driver_s=0.0) for n in range(1, 6)]
-    found[2] = replace(found[2], longest_task_s=1.5)  # 3 s over 4 tasks: 0.75 on average
+    found[2] = replace(found[2], balance=0.5)
     assert fitted(found).balance == pytest.approx(0.5)
-    assert fitted([replace(batch, longest_task_s=None) for batch in found]).balance == 1.0
+    assert fitted([replace(batch, balance=None) for batch in found]).balance == 1.0
 
 
 def test_where_batches_of_any_size_cost_the_same_all_of_the_price_is_the_records() -> None:
@@ -121,11 +121,6 @@ def test_where_batches_of_any_size_cost_the_same_all_of_the_price_is_the_records
     cost = fitted(found)
     assert cost.per_record_s == pytest.approx(8 * 0.8 / sum(batch.records for batch in found))
     assert cost.per_task_s == 0
-
-
-def test_a_batch_too_short_to_be_timed_says_nothing_of_the_balance() -> None:
-    found = [replace(batch, busy_s=0.0, longest_task_s=0.001) for batch in batches(count=4)]
-    assert fitted([*found, *batches(count=8)]).balance == 1.0
 
 
 def test_too_few_batches_tell_nothing() -> None:

@@ -100,8 +100,8 @@ class Batch:
     """Of all its tasks together."""
     tasks: int
     driver_s: float
-    longest_task_s: float | None = None
-    """Not known of every batch: asking costs a request."""
+    balance: float | None = None
+    """Mean task time over the longest; not known of every batch, as asking costs requests."""
 
 
 class BatchMemory:
@@ -178,9 +178,5 @@ def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, flo
 
 
 def _balance(batches: Sequence[Batch]) -> float:
-    shares = [
-        batch.busy_s / batch.tasks / batch.longest_task_s
-        for batch in batches
-        if batch.longest_task_s and batch.busy_s > 0
-    ]
+    shares = [batch.balance for batch in batches if batch.balance]
     return min(1.0, float(np.median(shares))) if shares else 1.0

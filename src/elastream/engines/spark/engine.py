@@ -43,13 +43,18 @@ class SparkEngine:
         folder: Path,
         *,
         batch_interval_s: float = 1.0,
+        longest_batch_s: float = 3.0,
         channel_bound: int | None = None,
+        start: Mapping[str, int] | None = None,
     ) -> None:
+        """`start` is the parallelism to begin with, where that of the pipeline or of its folder is not wanted."""
         self._pipeline = pipeline
         self._graph = pipeline.graph()
         self._spark = spark
         self._workspace = Workspace(folder, pipeline.name)
         self._batch_interval_s = batch_interval_s
+        self._longest_batch_s = max(batch_interval_s, longest_batch_s)
+        self._start = start or {}
         self._channel_bound = channel_bound
         self._schemas: dict[str, StructType] = {}
         self._queries: dict[str, StepQuery] = {}
@@ -66,9 +71,11 @@ class SparkEngine:
 
     def start(self) -> None:
         """Start every query, each from its checkpoint if it has one."""
+        plan = self._pipeline.plan().with_changes(self._start)
+        for name, parallelism in self._start.items():
+            _check_bounds(self._graph[name], parallelism)
         self._workspace.open()
         try:
-            plan = self._pipeline.plan()
             for name in self._graph.order:
                 self._prepare(self._pipeline[name], plan.get(name, 1))
             self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
@@ -149,7 +156,9 @@ class SparkEngine:
 
     def _prepare(self, step: Step, parallelism: int) -> None:
         control = self._workspace.control(step.name)
-        if not control.exists():  # else the pipeline goes on with the parallelism that it had
+        if (
+            step.name in self._start or not control.exists()
+        ):  # else the pipeline goes on with the parallelism that it had
             write_control(control, Control(parallelism=parallelism))
         output = self._output(step)
         if step.kind is Kind.FEED:
@@ -173,6 +182,7 @@ class SparkEngine:
             output=output,
             readers=self._pipeline.readers(step.name),
             batch_interval_s=self._batch_interval_s,
+            longest_batch_s=self._longest_batch_s,
             channel_bound=self._channel_bound,
         )
 
@@ -258,7 +268,7 @@ class SparkEngine:
     def _learn(self) -> None:
         for name in self._graph.scalable:
             partitions = self._graph[name].state_partitions or 0
-            cost = self._meters[name].cost(state_partitions=partitions, longest_batch_s=self._batch_interval_s)
+            cost = self._meters[name].cost(state_partitions=partitions, longest_batch_s=self._longest_batch_s)
             if cost is not None:
                 self._costs[name] = cost
 

@@ -44,8 +44,7 @@ class StepMeter:
                 batch = self._learn(entry, work, what.held_back_s)
                 latest = latest if batch is None else (batch, work)
         if latest is not None:
-            longest_s = stages.longest_task_s(latest[1])
-            self._batches.replace_newest(replace(latest[0], longest_task_s=longest_s))
+            self._batches.replace_newest(replace(latest[0], balance=stages.balance(latest[1])))
 
     def readings(self, *, window_s: float, instances: int, backlog: float, held_back_s: float) -> list[Reading]:
         """What happened since the last call, shared evenly: Spark's tasks are no lasting instances.

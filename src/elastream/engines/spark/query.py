@@ -30,7 +30,7 @@ from elastream.errors import ElastreamError
 _COMMIT_TIMEOUT_S = 60.0
 _POLL_S = 0.005
 _HOLD_POLL_S = 0.05
-_LONG, _SHORT = 1.5, 0.7  # of the batch interval: a batch that took longer, or less, than it should
+_LONG, _SHORT = 1.2, 0.7  # of the longest batch that is wanted: one that took longer, or could take longer
 _LEAST_RECORDS, _MOST_RECORDS = 100, 100_000_000
 _starting = threading.Lock()  # the number of state partitions is a setting of the session, which all queries share
 
@@ -54,6 +54,7 @@ class StepQuery:
         output: Channel | None,
         readers: tuple[str, ...],
         batch_interval_s: float,
+        longest_batch_s: float,
         channel_bound: int | None,
     ) -> None:
         self.step = step
@@ -65,6 +66,7 @@ class StepQuery:
         self._output = output
         self._readers = readers
         self._batch_interval_s = batch_interval_s
+        self._longest_batch_s = longest_batch_s
         self._channel_bound = channel_bound
         self.failures = 0
         """In a row, without a batch between them."""
@@ -193,9 +195,9 @@ class StepQuery:
     def _size_batches(self, took_s: float) -> None:
         """Let full batches grow while they are short and shrink when they are long, so that a backlog is worked
         off in batches between which the parallelism can change."""
-        if took_s > _LONG * self._batch_interval_s:
-            factor = self._batch_interval_s / took_s
-        elif took_s < _SHORT * self._batch_interval_s and self._is_full():
+        if took_s > _LONG * self._longest_batch_s:
+            factor = self._longest_batch_s / took_s
+        elif took_s < _SHORT * self._longest_batch_s and self._is_full():
             factor = 2.0
         else:
             return

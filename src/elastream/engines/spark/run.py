@@ -67,6 +67,8 @@ class RunOptions:
     master: str
     duration_s: float
     batch_interval_s: float
+    longest_batch_s: float
+    start: Mapping[str, int]
     channel_bound: int | None
     generate: bool
 
@@ -92,6 +94,8 @@ def run(
             spark,
             options.folder,
             batch_interval_s=options.batch_interval_s,
+            longest_batch_s=options.longest_batch_s,
+            start=options.start,
             channel_bound=options.channel_bound,
         )
         on_phase("starting the pipeline")

@@ -31,7 +31,10 @@ class Work:
     """Of the stage with the most tasks: what the operator's work really ran as."""
     running_s: float
     """Time during which some stage ran."""
-    last_stage: tuple[int, int]
+    stages: tuple[tuple[int, int], ...]
+    """Number and attempt of each."""
+    evenly_s: float
+    """How long its stages would take if the tasks of each were all alike."""
 
 
 class Stages:
@@ -68,9 +71,12 @@ class Stages:
     def work(self, run: str, batch: int) -> Work | None:
         return self._work.get((run, batch))
 
-    def longest_task_s(self, work: Work) -> float:
-        """The longest task of the last stage of a batch."""
-        stage, attempt = work.last_stage
+    def balance(self, work: Work) -> float:
+        """Mean task time over the longest: a stage takes as long as the longest of its tasks."""
+        longest_s = sum(self._longest_task_s(stage, attempt) for stage, attempt in work.stages)
+        return min(1.0, work.evenly_s / longest_s) if longest_s > 0 else 1.0
+
+    def _longest_task_s(self, stage: int, attempt: int) -> float:
         summary = self._get(f"/stages/{stage}/{attempt}/taskSummary?quantiles=1.0")
         return float(summary["executorRunTime"][0]) / 1000
 
@@ -84,12 +90,13 @@ class Stages:
 
 def _work(stages: list[dict[str, Any]]) -> Work:
     busy_ms = sum(s["executorRunTime"] - s.get("shuffleFetchWaitTime", 0) for s in stages)
-    last = max(stages, key=lambda stage: int(stage["stageId"]))
+    evenly_ms = sum(s["executorRunTime"] / max(1, s["numCompleteTasks"]) for s in stages)
     return Work(
         busy_s=busy_ms / 1000,
         tasks=max(stage["numCompleteTasks"] for stage in stages),
         running_s=sum(_lasted_s(stage) for stage in stages),
-        last_stage=(last["stageId"], last["attemptId"]),
+        stages=tuple((stage["stageId"], stage["attemptId"]) for stage in stages),
+        evenly_s=evenly_ms / 1000,
     )
 
 
