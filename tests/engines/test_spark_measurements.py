@@ -241,9 +241,9 @@ class Measured:
         self.written[batch] = Written(records=out, held_back_s=held_back_s)
         self._driver.job(busy_s * 1000, run=run, batch=batch, tasks=tasks, lasted_s=lasted_s)
 
-    def take(self) -> None:
+    def take(self) -> list[str]:
         self._stages.look()
-        self.meter.take(self.progress, self.written, self._stages)
+        return self.meter.take(self.progress, self.written, self._stages)
 
     def readings(
         self, *, window_s: float = 10.0, instances: int = 1, backlog: float = 0.0, held_back_s: float = 0.0
@@ -287,6 +287,14 @@ def test_a_batch_counts_once_however_often_it_is_told_of(measured: Measured) -> 
     assert (reading.records_in, reading.records_out) == (70, 7)
     (reading,) = measured.readings()
     assert (reading.records_in, reading.records_out, reading.useful_s) == (0, 0, 0)
+
+
+def test_batches_whose_progress_is_gone_are_a_gap(measured: Measured) -> None:
+    for batch in range(4):
+        measured.batch(batch)
+    del measured.progress[:3]  # Spark keeps only so many
+    assert measured.take() == ["3 batches of words were gone before a look at them"]
+    assert measured.take() == [], "it is told of once"
 
 
 def test_a_batch_longer_than_the_window_is_split_over_windows(measured: Measured) -> None:

@@ -221,5 +221,5 @@ def test_the_mean_is_never_above_the_longest() -> None:
 
 def test_it_reads_as_a_sentence() -> None:
     assert str(replace(LINEAR, driver_s=0.12, per_task_s=0.03)) == (
-        "a record costs 5 ms, a batch 30 ms of every slot and 120 ms of the driver, in batches of 1 s"
+        "a record costs 5 ms, a task 30 ms, the driver 120 ms, and a batch may take 1 s"
     )

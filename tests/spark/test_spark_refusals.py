@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from running import BATCH_INTERVAL_S, Running, kept
 
+from elastream.engines.spark import jvm_lock
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.run import read_pipeline
-from elastream.errors import InvalidInput
+from elastream.errors import ElastreamError, InvalidInput
 
 
 def pipeline_with(function: Callable[..., Any], *, name: str = "p", **options: Any) -> Pipeline:
@@ -101,6 +103,25 @@ def test_a_schema_that_changed_since_the_checkpoint_and_a_folder_of_another(
         running.put("numbers", [(2, 2)])
         running.drain()
         assert running.workspace.channel("numbers").log.pending("step") == 0
+
+
+def test_the_spark_of_an_earlier_run_that_is_still_at_work_is_waited_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a kill of the Python process alone; another process sees the lock of the JVM."""
+    pipeline = pipeline_with(lambda numbers: numbers)
+    path = tmp_path / "run" / "lock.jvm"
+    held = Running(spark, pipeline, tmp_path)
+    held.engine.start()
+    with path.open("r+") as file, pytest.raises(OSError, match="temporarily unavailable"):
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    monkeypatch.setattr(jvm_lock, "_PATIENCE_S", 0.5)
+    with pytest.raises(ElastreamError, match="the Spark of an earlier run is still at work here"):
+        jvm_lock.JvmLock(spark, path).take()
+    held.engine.stop()
+    again = jvm_lock.JvmLock(spark, path)
+    again.take()
+    again.release()
 
 
 _FILE = """

@@ -80,14 +80,19 @@ class BatchCost:
         ) / self._per_instance_s
 
     def __str__(self) -> str:
-        fixed_s = self.per_task_s + self._for_state_s
-        return (
-            f"a record costs {_time(self.per_record_s)}, a batch {_time(fixed_s)} of every slot and "
-            f"{_time(self.driver_s)} of the driver, in batches of {self.longest_batch_s:g} s"
-        )
+        prices = {
+            "a record costs": self.per_record_s,
+            "a task": self.per_task_s,
+            "the state of a batch": self._for_state_s,
+            "the driver": self.driver_s,
+        }
+        told = ", ".join(f"{what} {_time(price_s)}" for what, price_s in prices.items() if price_s >= _LEAST)
+        return f"{told}, and a batch may take {self.longest_batch_s:g} s"
 
 
 def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
     return f"{1000 * seconds:.3g} ms" if seconds >= 0.001 else f"{1e6 * seconds:.3g} µs"
 
 

@@ -16,6 +16,7 @@ from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.query import StepQuery
@@ -52,6 +53,7 @@ class SparkEngine:
         self._graph = pipeline.graph()
         self._spark = spark
         self._workspace = Workspace(folder, pipeline.name)
+        self._jvm_lock = JvmLock(spark, folder / "lock.jvm")
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = max(batch_interval_s, longest_batch_s)
         self._start = start or {}
@@ -76,6 +78,7 @@ class SparkEngine:
             _check_bounds(self._graph[name], parallelism)
         self._workspace.open()
         try:
+            self._jvm_lock.take()
             for name in self._graph.order:
                 self._prepare(self._pipeline[name], plan.get(name, 1))
             self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
@@ -93,6 +96,7 @@ class SparkEngine:
         for name in reversed(self._graph.order):
             if name in self._queries:
                 self._queries[name].stop()
+        self._jvm_lock.release()
         self._workspace.close()
 
     # The port
@@ -226,7 +230,7 @@ class SparkEngine:
         progress = {name: query.query.recentProgress for name, query in self._queries.items()}
         gaps = self._stages.look()
         for name, entries in progress.items():
-            self._meters[name].take(entries, self._queries[name].written, self._stages)
+            gaps += self._meters[name].take(entries, self._queries[name].written, self._stages)
         return gaps
 
     def _count_arrived(self) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,8 +28,10 @@ class StepMeter:
     _busy_s: float = 0.0
     _batches: BatchMemory = field(default_factory=BatchMemory)
 
-    def take(self, progress: Iterable[Mapping[str, Any]], written: dict[int, Written], stages: Stages) -> None:
-        """Take in the batches that ended since the last time, each with what it put out."""
+    def take(
+        self, progress: Sequence[Mapping[str, Any]], written: dict[int, Written], stages: Stages
+    ) -> list[str]:
+        """Take in the batches that ended since the last time, and what each put out; what was missed, in words."""
         latest: tuple[Batch, Work] | None = None
         for entry in progress:
             # also of a batch without input: a watermark that moved on may have let results out
@@ -45,6 +47,11 @@ class StepMeter:
                 latest = latest if batch is None else (batch, work)
         if latest is not None:
             self._batches.replace_newest(replace(latest[0], balance=stages.balance(latest[1])))
+        # Spark keeps the progress of so many batches only
+        gone = [number for number in list(written) if progress and number < int(progress[0]["batchId"])]
+        for number in gone:
+            del written[number]
+        return [f"{len(gone)} batches of {self.name} were gone before a look at them"] if gone else []
 
     def readings(self, *, window_s: float, instances: int, backlog: float, held_back_s: float) -> list[Reading]:
         """What happened since the last call, shared evenly: Spark's tasks are no lasting instances.

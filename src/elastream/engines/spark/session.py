@@ -23,6 +23,8 @@ _SETTINGS = {
     "spark.ui.retainedStages": "200",
     "spark.sql.ui.retainedExecutions": "20",
     "spark.sql.streaming.ui.retainedQueries": "5",
+    # of each query, between two measurements
+    "spark.sql.streaming.numRecentProgressUpdates": "300",
     # without this Spark forks a process for every rename in a checkpoint on a local disk
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -1,7 +1,7 @@
 """The folder of a running pipeline: channels, checkpoints, controls, and what it all belongs to.
 
 pipeline.json         the pipeline's name and the schemas of its steps
-lock                  held while a driver runs: Spark's checkpoints are not safe against a second writer
+lock, lock.jvm        held while a driver, and its JVM, run: checkpoints are not safe against a second writer
 channels/NAME/        what a step puts out
 checkpoints/NAME/     Spark's checkpoint of a step's query
 control/NAME.json     parallelism and batch size of a step, read by its readers between two batches
