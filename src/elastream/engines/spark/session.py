@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,7 @@ from elastream.errors import ElastreamError
 _LEAST_JAVA = 17
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     "spark.ui.showConsoleProgress": "false",
     # the REST API answers for the last few batches; with everything retained a poll takes half a second
     "spark.ui.retainedJobs": "200",
@@ -54,6 +56,7 @@ def start_session(
     for key, value in {**_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
     if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for another, and warns
         builder = builder.config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
