@@ -100,5 +100,7 @@ if __name__ == "__main__":
         typer.run(main)
     except ElastreamError as error:
         sys.exit(f"error: {error}")
+    except OSError as error:  # a full disk, say
+        sys.exit(f"error: the load generator cannot write: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -245,7 +246,8 @@ class SparkEngine:
             if error is None:
                 continue
             trace = self._workspace.folder / f"{name}.error.txt"
-            trace.write_text(error, encoding="utf-8")
+            with contextlib.suppress(OSError):  # the disk may be full, which is then why it failed
+                trace.write_text(error, encoding="utf-8")
             line = _first_line(error)
             if query.failures >= _MOST_FAILURES:
                 raise PipelineFailed(

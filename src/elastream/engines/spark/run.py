@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
-from elastream.errors import InvalidInput
+from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.events import Event, event_to_json
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
@@ -88,7 +88,7 @@ def run(
     options.folder.mkdir(parents=True, exist_ok=True)
     with _stopping_on_signals(clock):
         on_phase("starting Spark")
-        spark = start_session(file.pipeline.name, master=options.master)
+        spark = start_session(file.pipeline.name, master=options.master, log=options.folder / "spark.log")
         engine = SparkEngine(
             file.pipeline,
             spark,
@@ -102,7 +102,7 @@ def run(
         engine.start()
         try:
             with (
-                _generator(file, options),
+                _generator(file, options, on_phase),
                 Store(options.folder / "manager.sqlite") as store,
                 RecordingWriter(options.folder / "recording.jsonl") as recording,
             ):
@@ -126,6 +126,11 @@ def run(
                 )
                 on_phase("running")
                 manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
+        except OSError as error:
+            raise ElastreamError(
+                f"{options.folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was "
+                "committed is lost: started again, it goes on where it stopped"
+            ) from error
         finally:
             on_phase("stopping after the batches under way")
             engine.stop()
@@ -146,7 +151,7 @@ def _stopping_on_signals(clock: WallClock) -> Iterator[None]:
 
 
 @contextmanager
-def _generator(file: PipelineFile, options: RunOptions) -> Iterator[None]:
+def _generator(file: PipelineFile, options: RunOptions, on_phase: Callable[[str], None]) -> Iterator[None]:
     """The load generator in a process of its own, where the file asks for one."""
     feeds = [step.name for step in file.pipeline.steps if step.kind is Kind.FEED]
     if not (options.generate and file.load is not None and feeds):
@@ -159,5 +164,7 @@ def _generator(file: PipelineFile, options: RunOptions) -> Iterator[None]:
     try:
         yield
     finally:
+        if process.poll() is not None:
+            on_phase(f"the load generator had ended by itself, with status {process.returncode}")
         process.terminate()
         process.wait(timeout=30)

@@ -16,9 +16,9 @@ from elastream.engines.spark.channels.files_source import FileChannelSource
 from elastream.errors import ElastreamError
 
 _LEAST_JAVA = 17
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     "spark.ui.showConsoleProgress": "false",
     # the REST API answers for the last few batches; with everything retained a poll takes half a second
     "spark.ui.retainedJobs": "200",
@@ -48,20 +48,30 @@ _SETTINGS = {
 
 
 def start_session(
-    name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> SparkSession:
+    """`log` is where Spark's own log goes; its errors go to standard error where not given."""
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**_SETTINGS, **(settings or {})}.items():
+    for key, value in {**_SETTINGS, _JAVA_OPTIONS: _logging(log), **(settings or {})}.items():
         builder = builder.config(key, value)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for another, and warns
         builder = builder.config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(FileChannelSource)
     return session
+
+
+def _logging(log: Path | None) -> str:
+    # in quotation marks, as a path may have spaces
+    options = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
+    return options if log is None else f'{options} -Delastream.appender=file "-Delastream.log={log.absolute()}"'
 
 
 def check_java() -> None:
