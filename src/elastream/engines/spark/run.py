@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Kind, Pipeline
@@ -84,57 +85,67 @@ def run(
     on_phase: Callable[[str], None],
 ) -> None:
     """Run until the time is up or someone stops it; afterwards it can be started again where it stopped."""
-    clock = WallClock()
     options.folder.mkdir(parents=True, exist_ok=True)
-    with _stopping_on_signals(clock):
-        on_phase("starting Spark")
-        spark = start_session(file.pipeline.name, master=options.master, log=options.folder / "spark.log")
-        engine = SparkEngine(
-            file.pipeline,
-            spark,
-            options.folder,
-            batch_interval_s=options.batch_interval_s,
-            longest_batch_s=options.longest_batch_s,
-            start=options.start,
-            channel_bound=options.channel_bound,
-        )
-        on_phase("starting the pipeline")
-        engine.start()
-        try:
-            with (
-                _generator(file, options, on_phase),
-                Store(options.folder / "manager.sqlite") as store,
-                RecordingWriter(options.folder / "recording.jsonl") as recording,
-            ):
+    on_phase("starting Spark")
+    spark = start_session(file.pipeline.name, master=options.master, log=options.folder / "spark.log")
+    clock = WallClock()
+    try:
+        with (
+            _stopping_on_signals(clock),  # not before: Spark takes Ctrl-C for itself when it starts
+            _running(file, options, spark, on_phase) as engine,
+            _generator(file, options, on_phase),
+            Store(options.folder / "manager.sqlite") as store,
+            RecordingWriter(options.folder / "recording.jsonl") as recording,
+        ):
 
-                def record_snapshot(snapshot: Snapshot) -> None:
-                    recording.snapshot(snapshot)
-                    on_snapshot(snapshot)
+            def record_snapshot(snapshot: Snapshot) -> None:
+                recording.snapshot(snapshot)
+                on_snapshot(snapshot)
 
-                def record_event(event: Event) -> None:
-                    recording.write(event_to_json(event))
-                    on_event(event)
+            def record_event(event: Event) -> None:
+                recording.write(event_to_json(event))
+                on_event(event)
 
-                manager = Manager(
-                    engine=engine,
-                    policy=policy,
-                    knobs=knobs,
-                    clock=clock,
-                    store=store,
-                    on_snapshot=record_snapshot,
-                    on_event=record_event,
-                )
-                on_phase("running")
-                manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
-        except OSError as error:
-            raise ElastreamError(
-                f"{options.folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was "
-                "committed is lost: started again, it goes on where it stopped"
-            ) from error
-        finally:
-            on_phase("stopping after the batches under way")
-            engine.stop()
-            spark.stop()
+            manager = Manager(
+                engine=engine,
+                policy=policy,
+                knobs=knobs,
+                clock=clock,
+                store=store,
+                on_snapshot=record_snapshot,
+                on_event=record_event,
+            )
+            on_phase("running")
+            manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
+    except OSError as error:
+        raise ElastreamError(
+            f"{options.folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was "
+            "committed is lost: started again, it goes on where it stopped"
+        ) from error
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _running(
+    file: PipelineFile, options: RunOptions, spark: SparkSession, on_phase: Callable[[str], None]
+) -> Iterator[SparkEngine]:
+    engine = SparkEngine(
+        file.pipeline,
+        spark,
+        options.folder,
+        batch_interval_s=options.batch_interval_s,
+        longest_batch_s=options.longest_batch_s,
+        start=options.start,
+        channel_bound=options.channel_bound,
+    )
+    on_phase("starting the pipeline")
+    engine.start()
+    try:
+        yield engine
+    finally:
+        on_phase("stopping after the batches under way")
+        engine.stop()
 
 
 @contextmanager

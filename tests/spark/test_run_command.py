@@ -1,0 +1,66 @@
+"""`elastream run` as a process: Ctrl-C ends it after the batches under way, with its summary."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from running import PATIENCE_S, kept, records, wait_until
+
+from elastream.engines.spark.channels.files import FileChannel
+from elastream.monitor.recording import read_recording
+
+_PIPELINE = """
+from pathlib import Path
+from elastream.engines.spark.pipeline import Pipeline
+from elastream.workloads.generator import SCHEMA
+
+pipeline = Pipeline("counted")
+load = {{"constant": 100}}
+pipeline.feed("sentences", schema=SCHEMA)
+
+@pipeline.operator(reads="sentences")
+def ids(sentences):
+    return sentences.select("id")
+
+pipeline.keep("all", reads="ids", folder=Path({folder!r}))
+"""
+_COMMAND = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as from a terminal, however the tests were started
+from elastream.cli import main
+main()
+"""
+
+
+def test_ctrl_c_ends_it_after_the_batches_under_way(tmp_path: Path) -> None:
+    folder = tmp_path / "with a space"
+    folder.mkdir()
+    file = folder / "counted.py"
+    file.write_text(_PIPELINE.format(folder=str(kept(folder, "all"))))
+    said = tmp_path / "said.txt"
+    command = ["run", str(file), "--folder", str(folder / "run"), "--interval", "2 s", "--master", "local[4]"]
+    with said.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _COMMAND, *command],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+    sink = FileChannel(kept(folder, "all"))
+    try:
+        wait_until(lambda: process.poll() is not None or sink.log.head().records > 200, said.read_text)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the driver and all that it has started
+        assert process.wait(PATIENCE_S) == 0, said.read_text()
+    finally:
+        process.kill()
+    assert "stopping after the batches under way" in said.read_text()
+    assert "ended with" in said.read_text(), "the summary"
+    assert "Traceback" not in said.read_text()
+    assert read_recording(folder / "run" / "recording.jsonl").snapshots
+    found = sorted(number for (number,) in records(sink))
+    assert found == list(range(len(found))), "every record once, none left out"
