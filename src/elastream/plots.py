@@ -54,13 +54,15 @@ def plot_recording(snapshots: Sequence[Snapshot], path: Path, *, title: str) -> 
     names = snapshots[-1].dataflow.scalable
     arriving = [sum(snapshot.source_rates.values()) for snapshot in snapshots]
     rates.plot(minutes, arriving, color="0.4", linestyle="--", linewidth=1.2, label="arriving")
-    for name, colour in zip(names, _cycle(len(names)), strict=True):
+    for index, (name, colour) in enumerate(zip(names, _cycle(len(names)), strict=True)):
         found = [(m, s.rates[name]) for m, s in zip(minutes, snapshots, strict=True) if name in s.rates]
         times = [minute for minute, _ in found]
         rates.plot(times, [r.observed_processing_per_s for _, r in found], color=colour, linewidth=1.2, label=name)
         backlog.plot(times, [r.backlog or 0.0 for _, r in found], color=colour, linewidth=1.2, label=name)
         counts = [snapshot.plan[name] for snapshot in snapshots]
-        instances.step(minutes, counts, where="post", color=colour, linewidth=1.6, label=name)
+        # the first ones thicker: operators that go hand in hand are then all seen
+        width = 1.6 + 1.6 * (len(names) - 1 - index)
+        instances.step(minutes, counts, where="post", color=colour, linewidth=min(width, 6.4), label=name)
     _label(rates, instances, backlog)
     save(figure, path)
 
