@@ -35,6 +35,7 @@ from benchmarks.measure import Measure, Report
 from benchmarks.spark_runs import (
     batches_of,
     channel,
+    none_failed,
     put_backlog,
     running,
     session,
@@ -47,6 +48,7 @@ from elastream.engines.spark import query as step_query
 from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files_source import FORMAT
 from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.workloads.generator import SCHEMA
 
@@ -165,7 +167,7 @@ def _elastream(spark: SparkSession, folder: Path, files: int) -> Drained:
             watching.enter_context(watched(SegmentLog, "publish")),
         ]
         with running(spark, _pipeline(folder), folder, batch_interval_s=_BATCH_INTERVAL_S) as engine:
-            _wait_until_drained(folder)
+            _wait_until_drained(engine, folder)
             wait_until(lambda: _all_kept(batches_of(engine)), "the progress of the last batch")
             batches = batches_of(engine)
     return drained(batches, sum(sum(watch.took_s) for watch in watches))
@@ -190,12 +192,13 @@ def _named(name: str, function: Callable[[DataFrame], DataFrame]) -> Callable[[D
     return operator
 
 
-def _wait_until_drained(folder: Path) -> None:
+def _wait_until_drained(engine: SparkEngine, folder: Path) -> None:
     reads = zip(("sentences", *_STEPS), _STEPS, strict=False)
     logs = [(SegmentLog(channel(folder, read)), step) for read, step in reads]
 
     def is_drained() -> bool:
-        return all(log.head().records > 0 and log.pending(step) == 0 for log, step in logs)
+        done = all(log.head().records > 0 and log.pending(step) == 0 for log, step in logs)
+        return none_failed(engine) and done
 
     wait_until(is_drained, "the backlog drained")
 

@@ -147,7 +147,7 @@ def _changes(values: Sequence[int]) -> int:
 
 def says_no_more(events: Sequence[Event]) -> list[str]:
     """Every text that tells a reader that more instances do not help."""
-    telling = (ReasonKind.NOT_PARALLEL, ReasonKind.BOTTLENECK)
+    telling = (ReasonKind.NO_CORES, ReasonKind.NOT_PARALLEL, ReasonKind.BOTTLENECK)
     found = []
     for event in events:
         if isinstance(event, PhaseChanged) and event.after is Phase.GIVEN_UP:

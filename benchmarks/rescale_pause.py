@@ -32,6 +32,7 @@ from benchmarks.spark_runs import (
     driver,
     ends_s,
     generator,
+    none_failed,
     put_once,
     rescale,
     running,
@@ -185,7 +186,7 @@ def _first_batch(engine: SparkEngine, run_before: str) -> Batch:
 
     def is_there() -> bool:
         found[:] = [b for b in batches_of(engine) if b.query == "counts" and b.run != run_before]
-        return bool(found)
+        return none_failed(engine) and bool(found)
 
     wait_until(is_there, "the first batch after a rescale")
     return found[0]

@@ -118,6 +118,14 @@ def wait_until(true: Callable[[], bool], what: str, patience_s: float = PATIENCE
         time.sleep(_POLL_S)
 
 
+def none_failed(engine: SparkEngine) -> bool:
+    """True, or an error: a query that is gone would be waited for in vain."""
+    for name, query in engine._queries.items():
+        if (error := query.failure()) is not None:
+            raise RuntimeError(f"{name} failed, so there is nothing to measure: {error}")
+    return True
+
+
 def rescale(engine: SparkEngine, operator: str, parallelism: int) -> None:
     before = engine.plan()
     after = before.with_changes({operator: parallelism})

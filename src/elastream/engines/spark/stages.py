@@ -32,6 +32,8 @@ class Work:
     running_s: float
     """Time during which some stage ran."""
     last_stage: tuple[int, int]
+    cpu_s: float = 0.0
+    """The part of the busy time that a core computed, without that of Python workers."""
 
 
 class Stages:
@@ -90,6 +92,7 @@ def _work(stages: list[dict[str, Any]]) -> Work:
         tasks=max(stage["numCompleteTasks"] for stage in stages),
         running_s=sum(_lasted_s(stage) for stage in stages),
         last_stage=(last["stageId"], last["attemptId"]),
+        cpu_s=sum(s.get("executorCpuTime", 0) for s in stages) / 1e9,
     )
 
 
