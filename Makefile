@@ -27,7 +27,7 @@ lint: $(READY)
 experiments: $(READY)  ## every experiment, each beside the numbers of its paper
 	$(BIN)/elastream experiments run --all
 
-bench: $(READY)  ## speed, printed as ratios
+bench: $(READY)  ## speed, printed as ratios; the long ones by name: python -m benchmarks --help
 	$(BIN)/python -m benchmarks
 
 $(READY): pyproject.toml

@@ -7,25 +7,69 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 
-from benchmarks import decision_time, rescale_pause, simulated_day
-from benchmarks.measure import Benchmark, Measure
+from benchmarks import (
+    channel_throughput,
+    cpu_bound,
+    decision_time,
+    disk,
+    measuring_overhead,
+    rescale_pause,
+    simulated_day,
+)
+from benchmarks.measure import Benchmark, Measure, Report
+from elastream.manager.knobs import Knobs
+
+_LONG_MINUTES = 7.0  # what takes longer is run only when it is asked for
 
 BENCHMARKS = (
     Benchmark(
         name="decision-time",
         question="How does the time for a DS2 decision grow with the pipeline?",
         run=decision_time.run,
+        quick=partial(decision_time.run, operators=100, repeats=2),
     ),
     Benchmark(
         name="simulated-day",
         question="How long does a day on the simulated engine take?",
         run=simulated_day.run,
+        quick=partial(simulated_day.run, duration_s=3600.0, repeats=1),
     ),
     Benchmark(
         name="rescale-pause",
-        question="How long does an operator on Spark stand still when it is rescaled?",
+        question="How long does an operator on Spark stand still when it is rescaled, and why?",
         run=rescale_pause.run,
+        quick=partial(rescale_pause.run, rescales=3, stateless=2, restarts=1, keys=20_000),
+        minutes=6,
+    ),
+    Benchmark(
+        name="channel-throughput",
+        question="How fast is a pipeline beside the same queries written by hand?",
+        run=channel_throughput.run,
+        quick=partial(channel_throughput.run, pairs=1, files=8),
+        minutes=15,
+    ),
+    Benchmark(
+        name="measuring-overhead",
+        question="What does measuring cost a pipeline on Spark?",
+        run=measuring_overhead.run,
+        quick=partial(measuring_overhead.run, pairs=1, often_pairs=1, window_s=10.0),
+        minutes=30,
+    ),
+    Benchmark(
+        name="disk",
+        question="Does a pipeline that runs for long need more and more disk, or time to look through it?",
+        run=disk.run,
+        quick=partial(disk.run, early_s=70.0, late_s=180.0),
+        minutes=16,
+    ),
+    Benchmark(
+        name="cpu-bound",
+        question="Where does the manager stop when all cores are in use?",
+        run=cpu_bound.run,
+        quick=partial(cpu_bound.run, duration_s=200.0, knobs=Knobs(interval_s=10.0)),
+        minutes=21,
     ),
 )
 
@@ -33,39 +77,50 @@ BENCHMARKS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [benchmark.name for benchmark in BENCHMARKS]
-    parser.add_argument("name", nargs="?", choices=names, help="only this one; all if not given")
+    long = ", ".join(benchmark.name for benchmark in BENCHMARKS if benchmark.minutes > _LONG_MINUTES)
+    only = f"only this one; if not given, all but the long ones ({long or 'none'})"
+    parser.add_argument("name", nargs="?", choices=names, help=only)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--quick", action="store_true", help="over less, to see it work: the numbers mean little")
     given = parser.parse_args(arguments)
-    found: dict[str, tuple[Measure, ...]] = {}
+    found: dict[str, Report] = {}
     for benchmark in BENCHMARKS:
-        if given.name in (None, benchmark.name):
-            found[benchmark.name] = benchmark.run()
+        if benchmark.name == given.name or (given.name is None and benchmark.minutes <= _LONG_MINUTES):
+            found[benchmark.name] = benchmark.quick() if given.quick else benchmark.run()
             if not given.json:
                 print("\n".join((f"{benchmark.name}: {benchmark.question}", *_lines(found[benchmark.name]), "")))
     if given.json:
-        print(json.dumps(_as_json(found), indent=1))
-    return 0 if all(measure.holds for measures in found.values() for measure in measures) else 1
+        print(json.dumps({name: _as_json(report) for name, report in found.items()}, indent=1))
+    return 0 if all(measure.holds for report in found.values() for measure in report.measures) else 1
 
 
-def _lines(measures: Sequence[Measure]) -> list[str]:
-    widest = max(len(measure.what) for measure in measures)
-    return [
-        f"  {measure.what:<{widest}}  {measure.value:10,.3f} {measure.unit:<5}  {_verdict(measure)}".rstrip()
-        for measure in measures
+def _lines(report: Report) -> list[str]:
+    widest = max(len(measure.what) for measure in report.measures)
+    rows = [
+        f"  {m.what:<{widest}}  {m.value:10,.3f} {m.unit:<5}  {_between(m)}{_verdict(m)}".rstrip()
+        for m in report.measures
     ]
+    return [*rows, *(f"  {note}" for note in report.notes)]
+
+
+def _between(measure: Measure) -> str:
+    if measure.between is None:
+        return ""
+    low, high = measure.between
+    return f"({low:,.3f} to {high:,.3f})  "
 
 
 def _verdict(measure: Measure) -> str:
-    if measure.at_most is None:
+    if measure.at_most is None and measure.at_least is None:
         return ""
-    return f"at most {measure.at_most:g}: {'holds' if measure.holds else 'DOES NOT HOLD'}"
+    bounds = [f"at least {measure.at_least:g}"] if measure.at_least is not None else []
+    bounds += [f"at most {measure.at_most:g}"] if measure.at_most is not None else []
+    return f"{', '.join(bounds)}: {'holds' if measure.holds else 'DOES NOT HOLD'}"
 
 
-def _as_json(found: dict[str, tuple[Measure, ...]]) -> dict[str, object]:
-    return {
-        name: [{**asdict(measure), "holds": measure.holds} for measure in measures]
-        for name, measures in found.items()
-    }
+def _as_json(report: Report) -> dict[str, object]:
+    measures = [{**asdict(measure), "holds": measure.holds} for measure in report.measures]
+    return {"measures": measures, "notes": list(report.notes)}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from benchmarks.measure import Measure, median_cpu_s
+from benchmarks.measure import Measure, Report, median_cpu_s
 from benchmarks.random_pipeline import random_snapshot
 from elastream.monitor import Snapshot
 from elastream.monitor.snapshot_format import snapshot_from_json, snapshot_to_json
@@ -19,17 +19,19 @@ _INSTANCES = 10
 _BOTTLENECKS = 10
 
 
-def run(*, operators: int = 1_000, repeats: int = 5) -> tuple[Measure, ...]:
+def run(*, operators: int = 1_000, repeats: int = 5) -> Report:
     """From so many operators to ten times as many."""
     sizes = (operators, 10 * operators)
     free = {size: random_snapshot(operators=size, instances=_INSTANCES) for size in sizes}
     bounded = {
         size: random_snapshot(operators=size, instances=_INSTANCES, bottlenecks=_BOTTLENECKS) for size in sizes
     }
-    return (
-        *_growth("a DS2 decision", free, _decision_s, repeats),
-        *_growth(f"a DS2 decision with {_BOTTLENECKS} bottlenecks", bounded, _decision_s, repeats),
-        *_growth("reading the snapshot from its JSON", free, _reading_s, repeats),
+    return Report(
+        measures=(
+            *_growth("a DS2 decision", free, _decision_s, repeats),
+            *_growth(f"a DS2 decision with {_BOTTLENECKS} bottlenecks", bounded, _decision_s, repeats),
+            *_growth("reading the snapshot from its JSON", free, _reading_s, repeats),
+        )
     )
 
 

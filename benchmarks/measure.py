@@ -20,17 +20,35 @@ class Measure:
     value: float
     unit: str
     at_most: float | None = None
+    at_least: float | None = None
+    between: tuple[float, float] | None = None
+    """The interval in which the value lies with 95 % certainty, where it was estimated."""
 
     @property
     def holds(self) -> bool:
-        return self.at_most is None or self.value <= self.at_most
+        # written so that a value that is no number holds nothing
+        not_above = self.at_most is None or self.value <= self.at_most
+        not_below = self.at_least is None or self.value >= self.at_least
+        return not_above and not_below
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What was measured, and what a reader has to know to understand it: conditions, and numbers of others."""
+
+    measures: tuple[Measure, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
     name: str
     question: str
-    run: Callable[[], tuple[Measure, ...]]
+    run: Callable[[], Report]
+    quick: Callable[[], Report]
+    """The same over less: it shows that the program works, and its numbers mean little."""
+    minutes: float = 1.0
+    """About how long it runs."""
 
 
 def median_cpu_s(work: Callable[[Prepared], object], *, prepare: Callable[[], Prepared], repeats: int) -> float:

@@ -7,7 +7,7 @@ above that is the price of queues, counters and a history.
 
 from __future__ import annotations
 
-from benchmarks.measure import Measure, median_cpu_s
+from benchmarks.measure import Measure, Report, median_cpu_s
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import EngineModel, OperatorModel, PowerLaw, SimulatedEngine, SourceModel
 from elastream.engines.simulated.simulation import simulate
@@ -22,7 +22,7 @@ _OPERATORS = ("parse", "filter", "enrich", "join", "count")
 _LOAD = Sine(mean=5_000, amplitude=4_000, period_s=DAY_S)
 
 
-def run(*, duration_s: float = DAY_S, repeats: int = 3) -> tuple[Measure, ...]:
+def run(*, duration_s: float = DAY_S, repeats: int = 3) -> Report:
     model, policy = _model(), create("ds2")
     stages = len(model.dataflow.order)
     managed_s = median_cpu_s(
@@ -36,11 +36,13 @@ def run(*, duration_s: float = DAY_S, repeats: int = 3) -> tuple[Measure, ...]:
     turns = int(duration_s / model.step_s) * stages
     loop_s = median_cpu_s(_plain_loop, prepare=lambda: turns, repeats=repeats)
     what = f"{duration_s / 3600:g} h in steps of {model.step_s:g} s through {stages} stages"
-    return (
-        Measure(what=f"{what}, with a manager", value=managed_s, unit="s", at_most=MOST_S),
-        Measure(what=f"{what}, alone", value=alone_s, unit="s"),
-        Measure(what="with a manager by alone", value=managed_s / alone_s, unit="times"),
-        Measure(what="a stage's step by a turn of a plain loop", value=alone_s / loop_s, unit="times"),
+    return Report(
+        measures=(
+            Measure(what=f"{what}, with a manager", value=managed_s, unit="s", at_most=MOST_S),
+            Measure(what=f"{what}, alone", value=alone_s, unit="s"),
+            Measure(what="with a manager by alone", value=managed_s / alone_s, unit="times"),
+            Measure(what="a stage's step by a turn of a plain loop", value=alone_s / loop_s, unit="times"),
+        )
     )
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from benchmarks import __main__ as command
 from benchmarks import decision_time, simulated_day
-from benchmarks.measure import Benchmark, Measure, median_cpu_s
+from benchmarks.measure import Benchmark, Measure, Report, median_cpu_s
 from benchmarks.random_pipeline import random_snapshot
 
 from elastream.policies.catalog import create
@@ -17,7 +17,9 @@ GENEROUS = 25.0  # a mistake that makes it quadratic gives a hundred; a busy mac
 
 
 def test_ten_times_the_pipeline_takes_about_ten_times_as_long() -> None:
-    growths = [measure for measure in decision_time.run(operators=100, repeats=2) if measure.unit == "times"]
+    growths = [
+        measure for measure in decision_time.run(operators=100, repeats=2).measures if measure.unit == "times"
+    ]
     assert len(growths) == 3
     for growth in growths:
         assert growth.value < GENEROUS, growth
@@ -25,7 +27,7 @@ def test_ten_times_the_pipeline_takes_about_ten_times_as_long() -> None:
 
 def test_simulated_time_passes_faster_than_ours() -> None:
     duration_s = 1800.0
-    managed, *_ = simulated_day.run(duration_s=duration_s, repeats=1)
+    managed, *_ = simulated_day.run(duration_s=duration_s, repeats=1).measures
     assert managed.value < duration_s / 100
 
 
@@ -64,9 +66,30 @@ def test_the_command_says_whether_bounds_hold(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     measure = Measure(what="something", value=value, unit="times", at_most=3.0)
-    benchmark = Benchmark(name="quick", question="Is it?", run=lambda: (measure,))
+    report = Report(measures=(measure,), notes=("on this machine",))
+    benchmark = Benchmark(name="quick", question="Is it?", run=lambda: report, quick=lambda: report)
     monkeypatch.setattr(command, "BENCHMARKS", (benchmark,))
     assert command.main([]) == status
-    assert f"at most 3: {verdict}" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"at most 3: {verdict}" in printed
+    assert "on this machine" in printed
     assert command.main(["quick", "--json"]) == status
-    assert json.loads(capsys.readouterr().out)["quick"][0]["holds"] == (status == 0)
+    assert json.loads(capsys.readouterr().out)["quick"]["measures"][0]["holds"] == (status == 0)
+
+
+def test_long_ones_run_only_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def benchmark(name: str, minutes: float) -> Benchmark:
+        def run(how: str) -> Report:
+            ran.append(f"{name}, {how}")
+            return Report(measures=(Measure(what="it", value=1, unit="s"),))
+
+        return Benchmark(
+            name=name, question="?", run=lambda: run("whole"), quick=lambda: run("quick"), minutes=minutes
+        )
+
+    monkeypatch.setattr(command, "BENCHMARKS", (benchmark("short", 1), benchmark("long", 20)))
+    command.main([])
+    command.main(["long", "--quick"])
+    assert ran == ["short, whole", "long, quick"]

@@ -40,6 +40,7 @@ class Driver:
         tasks: int = 1,
         lasted_s: float = 1.0,
         fetch_wait_ms: float = 0.0,
+        cpu_ms: float = 0.0,
         status: str = "SUCCEEDED",
     ) -> None:
         """A job of a batch, with a stage for each busy time."""
@@ -53,6 +54,7 @@ class Driver:
                     "status": "COMPLETE",
                     "numCompleteTasks": tasks,
                     "executorRunTime": busy,
+                    "executorCpuTime": cpu_ms * 1_000_000,
                     "shuffleFetchWaitTime": fetch_wait_ms if index else 0,
                     "submissionTime": _written(begin),
                     "completionTime": _written(begin + timedelta(seconds=lasted_s)),
@@ -236,14 +238,15 @@ class Measured:
         tasks: int = 1,
         lasted_s: float = 0.2,
         held_back_s: float = 0.0,
+        cpu_s: float = 0.0,
     ) -> None:
         self.progress.append(entry(batch, run=run, records=records, duration_s=lasted_s + 0.1 + held_back_s))
         self.written[batch] = Written(records=out, held_back_s=held_back_s)
-        self._driver.job(busy_s * 1000, run=run, batch=batch, tasks=tasks, lasted_s=lasted_s)
+        self._driver.job(busy_s * 1000, run=run, batch=batch, tasks=tasks, lasted_s=lasted_s, cpu_ms=cpu_s * 1000)
 
-    def take(self) -> list[str]:
+    def take(self, core_wait: float | None = None) -> list[str]:
         self._stages.look()
-        return self.meter.take(self.progress, self.written, self._stages)
+        return self.meter.take(self.progress, self.written, self._stages, core_wait)
 
     def readings(
         self, *, window_s: float = 10.0, instances: int = 1, backlog: float = 0.0, held_back_s: float = 0.0
@@ -260,6 +263,40 @@ class Measured:
 @pytest.fixture
 def measured(driver: Driver, stages: Stages) -> Measured:
     return Measured(driver, stages)
+
+
+def test_waiting_for_a_core_is_not_useful_time(measured: Measured) -> None:
+    """Four tasks that only compute, on two cores: each computes half of the time."""
+    measured.batch(0, busy_s=8.0, cpu_s=4.0, tasks=4)
+    measured.take(core_wait=1.0)
+    (reading, *_) = measured.readings(instances=4)
+    assert (reading.useful_s, reading.wait_core_s) == (pytest.approx(1.0), pytest.approx(1.0))
+    assert reading.wait_in_s == pytest.approx(8.0)
+
+
+def test_sleep_is_not_taken_for_waiting_for_a_core(measured: Measured) -> None:
+    measured.batch(0, busy_s=8.0, cpu_s=0.1)
+    measured.take(core_wait=3.0)
+    (reading,) = measured.readings()
+    assert (reading.useful_s, reading.wait_core_s) == (pytest.approx(7.7), pytest.approx(0.3))
+
+
+def test_no_more_is_taken_for_waiting_than_did_not_compute(measured: Measured) -> None:
+    measured.batch(0, busy_s=5.0, cpu_s=4.0)
+    measured.take(core_wait=3.0)
+    (reading,) = measured.readings()
+    assert (reading.useful_s, reading.wait_core_s) == (pytest.approx(4.0), pytest.approx(1.0))
+
+
+def test_the_price_of_a_record_is_the_same_however_many_share_the_cores(measured: Measured) -> None:
+    measured._driver.longest_ms = 400
+    for batch, records in enumerate((100, 100, 200, 400, 800)):
+        cpu_s = 0.001 * records
+        measured.batch(batch, records=records, busy_s=4 * cpu_s, cpu_s=cpu_s, tasks=8)
+    measured.take(core_wait=3.0)
+    cost = measured.cost()
+    assert cost is not None
+    assert cost.per_record_s == pytest.approx(0.001)
 
 
 def test_what_the_batches_did_is_shared_by_the_instances(measured: Measured) -> None:

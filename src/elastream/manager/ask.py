@@ -19,6 +19,7 @@ from elastream.policies.proposal import Proposal, ReasonKind
 
 _SHORT_WINDOWS = 2  # a rate that "stays" short was short this many windows in a row
 _MOST_CORRECTION = 2.0
+_EXPLAINING = (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL, ReasonKind.NO_CORES)
 
 
 def ask(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> Step:
@@ -52,9 +53,7 @@ def _corrected(
     # to want fewer is to see nothing missing, too: were that held back as too small, it would stay short for ever
     asks_no_more = all(snapshot.plan.get(name, wanted) >= wanted for name, wanted in proposal.parallelism.items())
     content = asks_no_more and (proposal.expected_share is None or proposal.expected_share >= KEEPS_UP)
-    explained = any(
-        proposal.names(kind) for kind in (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL)
-    )
+    explained = any(map(proposal.names, _EXPLAINING))
     asked = min(knobs.target_rate_ratio, KEEPS_UP)  # a ratio of 1 is not missed by a rounding error
     if share is None or share >= asked or not content or explained:
         return now.update(short=0), proposal

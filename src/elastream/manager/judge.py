@@ -69,7 +69,13 @@ def _verdict(decision: Decision, share: float | None, snapshot: Snapshot, knobs:
 
 def _suspects(decision: Decision, snapshot: Snapshot) -> str:
     """Why more instances may not help: what the policy said when it asked for them, and imbalance seen since."""
-    telling = (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL, ReasonKind.BOTTLENECK)
+    telling = (
+        ReasonKind.SKEW,
+        ReasonKind.STRAGGLER,
+        ReasonKind.NOT_PARALLEL,
+        ReasonKind.NO_CORES,
+        ReasonKind.BOTTLENECK,
+    )
     said = [(advice.operator, reason) for advice in decision.advice for reason in advice.reasons]
     seen = [(name, reason) for name, readings in snapshot.by_operator.items() for reason in imbalance(readings)]
     named = {(name, r.kind): f"{name}: {r}" for name, r in (*said, *seen) if r.kind in telling}

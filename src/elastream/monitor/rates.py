@@ -50,6 +50,8 @@ class OperatorRates:
     backlog: float | None
     wait_out_share: float | None
     """The largest share of the window that an instance was held back by the operators after it."""
+    wait_core_share: float | None
+    """The share of the time that it wanted a core in which it had none."""
     latency_s: float | None
     records_in: float
 
@@ -85,9 +87,18 @@ def operator_rates(readings: Sequence[Reading], consumers: Sequence[str]) -> Ope
         utilization=fsum(r.useful_s / r.window_s for r in readings) / len(readings),
         backlog=_total([r.backlog for r in readings]),
         wait_out_share=_largest([None if r.wait_out_s is None else r.wait_out_s / r.window_s for r in readings]),
+        wait_core_share=_wait_core_share(readings),
         latency_s=_largest([r.latency_s for r in readings]),
         records_in=fsum(r.records_in for r in readings),
     )
+
+
+def _wait_core_share(readings: Sequence[Reading]) -> float | None:
+    waited_s = _total([reading.wait_core_s for reading in readings])
+    if waited_s is None:
+        return None
+    wanted_s = waited_s + fsum(reading.useful_s for reading in readings)
+    return waited_s / wanted_s if wanted_s > 0 else 0.0
 
 
 def _total(values: list[float | None]) -> float | None:

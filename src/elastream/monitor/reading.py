@@ -30,6 +30,8 @@ class Reading:
     wait_in_s: float | None = None
     wait_out_s: float | None = None
     """Held back by the operators after it: backpressure."""
+    wait_core_s: float | None = None
+    """Ready to work, while every core was in use."""
     latency_s: float | None = None
     cpu_utilization: float | None = None
     memory_utilization: float | None = None
@@ -82,6 +84,7 @@ _MEASURED_BY_SOME = (
     "backlog",
     "wait_in_s",
     "wait_out_s",
+    "wait_core_s",
     "latency_s",
     "cpu_utilization",
     "memory_utilization",

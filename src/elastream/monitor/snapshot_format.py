@@ -68,6 +68,7 @@ class ReadingEntry(Strict):
     backlog: float | None = None
     wait_in_s: float | None = None
     wait_out_s: float | None = None
+    wait_core_s: float | None = None
     latency_s: float | None = None
     cpu_utilization: float | None = None
     memory_utilization: float | None = None

@@ -24,7 +24,7 @@ from elastream.monitor import Snapshot
 from elastream.monitor.batch_cost import BatchCost
 from elastream.monitor.flow import Flow, channel_selectivity, gain_to, required_flow
 from elastream.options import check_bounds, option
-from elastream.policies.advice import because, bounded, measured, no_data, number_text, rate_text
+from elastream.policies.advice import because, bounded, measured, no_data, number_text, rate_text, whole
 from elastream.policies.catalog import policy
 from elastream.policies.curve import Curve, LearnedCurve, Linear, learn
 from elastream.policies.imbalance import imbalance
@@ -36,6 +36,10 @@ _ROUNDING = 1e-6
 _NO_GAIN = 0.1  # of the growth that linear scaling would give: below it, an operator is not data-parallel
 _STALE = 100  # windows: by then an operator that was not data-parallel deserves another try
 _TELLING_GROWTH = 1.5  # smaller growth than this says nothing, as noise is of the same size
+_NO_CORE = 0.15  # of the time that an operator wants a core: when it has none for longer, the cores are all in use
+_WAITING = (
+    0.25  # of that time, with the most instances that are of use: more than the share that makes it believed
+)
 
 
 @policy(
@@ -147,7 +151,7 @@ class DS2:
         if stuck is not None:
             kept = replace(advice, parallelism=advice.current)
             return because(kept, ReasonKind.NOT_PARALLEL, stuck)
-        return bounded(operator, advice, self._instances(operator, need, curve))
+        return bounded(operator, *_within_cores(snapshot, advice, self._instances(operator, need, curve)))
 
     def _instances(self, operator: Operator, need: float, curve: Curve | None) -> int:
         """Equation 7's rounding: up, but not for a rounding error or for what the tolerance allows."""
@@ -261,6 +265,26 @@ def _not_parallel(snapshot: Snapshot, points: tuple[CapacityPoint, ...], name: s
         f"not data-parallel: {rate_text(before.true_per_s)} with {before.parallelism}, "
         f"{rate_text(now.true_per_s)} with {now.parallelism}; left alone, as more instances do not help"
     )
+
+
+def _within_cores(snapshot: Snapshot, advice: Advice, wanted: int) -> tuple[Advice, int]:
+    """No more instances than keep the cores busy that the operator gets.
+
+    A few more than those cores, so that all are still in use, and seen to be, when the answer is followed.
+    """
+    waiting = snapshot.rates[advice.operator].wait_core_share or 0.0
+    if waiting < _NO_CORE:
+        return advice, wanted
+    cores = advice.current * (1 - waiting)
+    of_use = max(round(cores) + 1, whole(cores / (1 - _WAITING)))
+    if wanted < of_use:
+        return advice, wanted
+    more = f" ({wanted:,} wanted)" if wanted > of_use else ""
+    text = (
+        f"no core is free: its {advice.current:,} instances wait for one {waiting:.0%} of the time and get "
+        f"{cores:.1f} cores, so more than {of_use:,} do not help{more}"
+    )
+    return because(advice, ReasonKind.NO_CORES, text), of_use
 
 
 def _caps(

@@ -25,6 +25,7 @@ class ReasonKind(StrEnum):
     SKEW = "skew"
     STRAGGLER = "straggler"
     NOT_PARALLEL = "not data-parallel"
+    NO_CORES = "no cores"
     INFERRED = "inferred"
     NO_DATA = "no data"
     HELD = "held"

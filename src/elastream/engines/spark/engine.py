@@ -17,6 +17,7 @@ from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.core_waits import CoreWaits
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
@@ -69,6 +70,7 @@ class SparkEngine:
         if url is None:
             raise ElastreamError("elastream measures through Spark's REST API: set spark.ui.enabled=true")
         self._stages = Stages(url, spark.sparkContext.applicationId)
+        self._core_waits = _core_waits(spark)
 
     # The life of the pipeline
 
@@ -230,8 +232,9 @@ class SparkEngine:
         # in this order: of a batch that has ended all stages are known, of one that is about to only some
         progress = {name: query.query.recentProgress for name, query in self._queries.items()}
         gaps = self._stages.look()
+        core_wait = None if self._core_waits is None else self._core_waits.look()
         for name, entries in progress.items():
-            gaps += self._meters[name].take(entries, self._queries[name].written, self._stages)
+            gaps += self._meters[name].take(entries, self._queries[name].written, self._stages, core_wait)
         return gaps
 
     def _count_arrived(self) -> dict[str, int]:
@@ -285,6 +288,14 @@ class SparkEngine:
         """Delete what every reader is done with."""
         for step in self._pipeline.steps:
             self._workspace.channel(step.name).forget(self._pipeline.readers(step.name))
+
+
+def _core_waits(spark: SparkSession) -> CoreWaits | None:
+    """Only where the tasks run in the driver's own process: what other machines count is not known here."""
+    if not str(spark.sparkContext.master).startswith("local["):
+        return None
+    jvm: Any = spark.sparkContext._jvm
+    return CoreWaits(int(jvm.java.lang.ProcessHandle.current().pid()))
 
 
 def _result(step: Step, found: object) -> DataFrame:

@@ -26,12 +26,20 @@ class StepMeter:
     _records_in: float = 0.0
     _records_out: float = 0.0
     _busy_s: float = 0.0
+    _core_wait_s: float | None = None
     _batches: BatchMemory = field(default_factory=BatchMemory)
 
     def take(
-        self, progress: Sequence[Mapping[str, Any]], written: dict[int, Written], stages: Stages
+        self,
+        progress: Sequence[Mapping[str, Any]],
+        written: dict[int, Written],
+        stages: Stages,
+        core_wait: float | None = None,
     ) -> list[str]:
-        """Take in the batches that ended since the last time, and what each put out; what was missed, in words."""
+        """Take in the batches that ended since the last time, and what each put out; what was missed, in words.
+
+        `core_wait` is what tasks waited for a core for each second that they had one, where that is known.
+        """
         latest: tuple[Batch, Work] | None = None
         for entry in progress:
             # also of a batch without input: a watermark that moved on may have let results out
@@ -42,8 +50,8 @@ class StepMeter:
             self._records_in += entry["numInputRows"]
             work = stages.work(str(entry["runId"]), int(entry["batchId"]))
             if work is not None:
-                self._busy_s += work.busy_s
-                batch = self._learn(entry, work, what.held_back_s)
+                useful_s = self._useful_s(work, core_wait)
+                batch = self._learn(entry, work, useful_s, what.held_back_s)
                 latest = latest if batch is None else (batch, work)
         if latest is not None:
             self._batches.replace_newest(replace(latest[0], balance=stages.balance(latest[1])))
@@ -59,7 +67,11 @@ class StepMeter:
         A batch is known when it has ended. Of one that was longer than the window, the part that fits is told of
         now and the rest the next time, records and time alike: the rates are then right in both.
         """
-        share = min(1.0, instances * window_s / self._busy_s) if self._busy_s > 0 else 1.0
+        ran_s = self._busy_s + (self._core_wait_s or 0.0)
+        share = min(1.0, instances * window_s / ran_s) if ran_s > 0 else 1.0
+        core_wait_s = None
+        if self._core_wait_s is not None:
+            core_wait_s, self._core_wait_s = self._core_wait_s * share / instances, self._core_wait_s * (1 - share)
         useful_s, self._busy_s = self._busy_s * share / instances, self._busy_s * (1 - share)
         records_in, self._records_in = self._records_in * share / instances, self._records_in * (1 - share)
         records_out, self._records_out = self._records_out * share / instances, self._records_out * (1 - share)
@@ -74,7 +86,8 @@ class StepMeter:
                 records_out=records_out,
                 backlog=backlog / instances,
                 wait_out_s=held_s,
-                wait_in_s=max(0.0, window_s - useful_s - held_s),
+                wait_in_s=max(0.0, window_s - useful_s - held_s - (core_wait_s or 0.0)),
+                wait_core_s=core_wait_s,
             )
             for index in range(instances)
         ]
@@ -90,6 +103,7 @@ class StepMeter:
     def forget_window(self, *, held_back_s: float) -> None:
         """After an action: what happened before it says nothing about what is there now."""
         self._records_in = self._records_out = self._busy_s = 0.0
+        self._core_wait_s = None
         self._held_back_s = held_back_s
 
     def _is_new(self, entry: Mapping[str, Any]) -> bool:
@@ -101,14 +115,23 @@ class StepMeter:
         self._newest = batch
         return True
 
-    def _learn(self, entry: Mapping[str, Any], work: Work, held_back_s: float) -> Batch | None:
+    def _useful_s(self, work: Work, core_wait: float | None) -> float:
+        """The useful time of a batch: without what its tasks waited for a core."""
+        waited_s = 0.0
+        if core_wait is not None:
+            waited_s = max(0.0, min(work.busy_s - work.cpu_s, work.cpu_s * core_wait))
+            self._core_wait_s = (self._core_wait_s or 0.0) + waited_s
+        self._busy_s += work.busy_s - waited_s
+        return work.busy_s - waited_s
+
+    def _learn(self, entry: Mapping[str, Any], work: Work, useful_s: float, held_back_s: float) -> Batch | None:
         cold, self._cold = self._cold, False
         if cold:  # the first batch of a run starts Python workers and opens state: seconds that say nothing
             return None
         duration_s = entry["durationMs"].get("triggerExecution", 0) / 1000
         batch = Batch(
             records=entry["numInputRows"],
-            busy_s=work.busy_s,
+            busy_s=useful_s,
             tasks=work.tasks,
             driver_s=max(0.0, duration_s - work.running_s - held_back_s),
         )

@@ -35,6 +35,8 @@ class Work:
     """Number and attempt of each."""
     evenly_s: float
     """How long its stages would take if the tasks of each were all alike."""
+    cpu_s: float = 0.0
+    """The part of the busy time that a core computed, without that of Python workers."""
 
 
 class Stages:
@@ -97,6 +99,7 @@ def _work(stages: list[dict[str, Any]]) -> Work:
         running_s=sum(_lasted_s(stage) for stage in stages),
         stages=tuple((stage["stageId"], stage["attemptId"]) for stage in stages),
         evenly_s=evenly_ms / 1000,
+        cpu_s=sum(s.get("executorCpuTime", 0) for s in stages) / 1e9,
     )
 
 
