@@ -11,17 +11,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
 
 from elastream.engines.spark.engine import SparkEngine
+from elastream.engines.spark.executors import ExecutorOptions, is_local, session_settings, starting_slots
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
 from elastream.errors import InvalidInput
-from elastream.manager.events import Event, event_to_json
+from elastream.manager.events import Event, Trouble, event_to_json
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
 from elastream.manager.store import Store
@@ -69,6 +70,11 @@ class RunOptions:
     batch_interval_s: float
     channel_bound: int | None
     generate: bool
+    executors: ExecutorOptions = field(default_factory=ExecutorOptions)
+
+    def __post_init__(self) -> None:
+        if self.executors.spare and is_local(self.master):
+            raise InvalidInput(f"--spare-executors: {self.master} has no executors, only a cluster has")
 
 
 def run(
@@ -86,13 +92,14 @@ def run(
     options.folder.mkdir(parents=True, exist_ok=True)
     with _stopping_on_signals(clock):
         on_phase("starting Spark")
-        spark = start_session(file.pipeline.name, master=options.master)
+        spark = start_session(file.pipeline.name, master=options.master, settings=_settings(file, options))
         engine = SparkEngine(
             file.pipeline,
             spark,
             options.folder,
             batch_interval_s=options.batch_interval_s,
             channel_bound=options.channel_bound,
+            executors=options.executors,
         )
         on_phase("starting the pipeline")
         engine.start()
@@ -121,11 +128,19 @@ def run(
                     on_event=record_event,
                 )
                 on_phase("running")
+                if engine.shortage is not None:
+                    record_event(Trouble(at_s=clock.now(), what=engine.shortage))
                 manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
         finally:
             on_phase("stopping after the batches under way")
             engine.stop()
             spark.stop()
+
+
+def _settings(file: PipelineFile, options: RunOptions) -> dict[str, str]:
+    if is_local(options.master):
+        return {}
+    return session_settings(options.executors, slots=starting_slots(file.pipeline))
 
 
 @contextmanager
