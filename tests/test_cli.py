@@ -617,6 +617,8 @@ OPTIONS = {
     "plan": ["RECORDING", "--rate", "--policy", "--set", "--ignore-cut-off", "--json"],
     "replay": ["RECORDING", "--policy", "--set", "--ignore-cut-off", "--json"],
     "policies": ["NAME", "--json"],
+    "cluster": ["start"],
+    "cluster start": ["--workers", "--cores", "--memory", "--port", "--web-port", "--host", "--folder", "--json"],
     "experiments": ["run", "--json"],
     "experiments run": ["NAMES", "--all", "--out", "--json"],
 }

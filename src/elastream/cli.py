@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from elastream import __version__, console, plots
 from elastream.as_json import policy_json, print_json, proposal_json, run_json
+from elastream.cluster_command import cluster_app
 from elastream.dataflow import render
 from elastream.engines.simulated.scenario import Scenario, read_scenario
 from elastream.engines.simulated.simulation import Simulation, simulate
@@ -70,6 +71,7 @@ experiments_app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(experiments_app, name="experiments")
+app.add_typer(cluster_app, name="cluster")
 
 PolicyOption = Annotated[
     str, typer.Option("--policy", "-p", help="Which policy; `elastream policies` lists them.")
@@ -186,7 +188,16 @@ def run(
     file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline, such as examples/wordcount.py.")],
     policy: PolicyOption = "ds2",
     settings: SetOption = None,
-    master: Annotated[str, typer.Option(help="Where Spark runs; local[32] offers 32 slots.")] = "local[32]",
+    master: Annotated[
+        str, typer.Option(help="Where Spark runs: local[32] offers 32 slots, spark://HOST:PORT is a cluster.")
+    ] = "local[32]",
+    executor_cores: Annotated[int, typer.Option(help="Slots of an executor on a cluster.")] = 4,
+    executor_memory: Annotated[str, typer.Option(help="Memory of an executor on a cluster.")] = "1g",
+    spare_executors: Annotated[
+        int, typer.Option(help="Kept warm beyond what is needed, so that growing need not wait for them.")
+    ] = 0,
+    min_executors: Annotated[int, typer.Option(help="At least so many.")] = 1,
+    max_executors: Annotated[int | None, typer.Option(help="At most so many.")] = None,
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
     interval: Annotated[str | None, typer.Option(help="Short for --set interval=...")] = None,
     batch_interval: Annotated[str, typer.Option(help="How often each operator takes a batch.")] = "1 s",
@@ -213,6 +224,7 @@ def run(
     the batches under way; started again with the same folder, it goes on where it stopped.
     """
     from elastream.engines.spark.engine import PipelineFailed
+    from elastream.engines.spark.executors import ExecutorOptions
     from elastream.engines.spark.run import RunOptions, read_pipeline
     from elastream.engines.spark.run import run as run_pipeline
 
@@ -235,6 +247,13 @@ def run(
         start=counts_of("--start", start),
         channel_bound=channel_bound,
         generate=generate,
+        executors=ExecutorOptions(
+            cores=executor_cores,
+            memory=executor_memory,
+            spare=spare_executors,
+            least=min_executors,
+            most=max_executors,
+        ),
     )
     snapshots: list[Snapshot] = []
     events: list[Event] = []

@@ -115,8 +115,9 @@ class LiveRun:
                 )
                 return Text.assemble(self._at(event.at_s), " ", (what, "bold green"), f" ({why})" if why else "")
             case Acted():
-                done = f"done in {event.outcome.took_s:.2f} s" if event.outcome.succeeded else event.outcome.detail
-                return Text(f"{self._at(event.at_s)} {done}")
+                done = f"done in {event.outcome.took_s:.2f} s" if event.outcome.succeeded else "failed"
+                detail = f": {event.outcome.detail}" if event.outcome.detail else ""
+                return Text(f"{self._at(event.at_s)} {done}{detail}")
             case Judged():
                 after = "?" if event.share_after is None else f"{event.share_after:.0%}"
                 return Text(f"{self._at(event.at_s)} action {event.number}: {event.verdict}, {after} achieved")

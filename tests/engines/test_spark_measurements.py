@@ -14,6 +14,7 @@ import pytest
 
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.query import Written
+from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.stages import Stages, Work
 from elastream.errors import ElastreamError
 from elastream.monitor import Reading
@@ -108,7 +109,7 @@ def driver() -> Iterator[Driver]:
 
 @pytest.fixture
 def stages(driver: Driver) -> Stages:
-    return Stages(driver.url, _APPLICATION)
+    return Stages(RestApi(driver.url, _APPLICATION))
 
 
 # --- stages -----------------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ def test_a_batch_too_short_to_be_timed_is_balanced(driver: Driver, stages: Stage
 
 
 def test_a_driver_that_does_not_answer(stages: Stages) -> None:
-    nobody = Stages("http://127.0.0.1:1", _APPLICATION)
+    nobody = Stages(RestApi("http://127.0.0.1:1", _APPLICATION))
     with pytest.raises(ElastreamError, match=r"Spark's REST API does not answer: http://127.0.0.1:1/api/v1"):
         nobody.look()
 

@@ -89,11 +89,15 @@ class Running:
         """Wait until nothing is left to do."""
 
         def is_drained() -> bool:
-            if any(query.failure() for query in self.engine._queries.values()):
-                self.engine.measure()  # starts it again, as under a manager: a slow machine fails easily
+            self.revive()
             return not any(self.pending().values())
 
         wait_until(is_drained, lambda: f"drained, there is still to do: {self.pending()}")
+
+    def revive(self) -> None:
+        """Start again what has failed, as a manager does: on a slow machine a query fails easily."""
+        if any(query.failure() for query in self.engine._queries.values()):
+            self.engine.measure()
 
     def runs(self) -> dict[str, str]:
         """The id of the run of each query."""

@@ -16,6 +16,7 @@ from running import PATIENCE_S, Running, kept, wait_until, write
 from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.pipeline import Pipeline
+from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.stages import Stages
 
 SCHEMA = "id bigint, word string"
@@ -74,7 +75,7 @@ class Reader:
 
 
 def test_a_batch_has_as_many_tasks_as_the_control_says_of_late(spark: SparkSession, tmp_path: Path) -> None:
-    stages = Stages(str(spark.sparkContext.uiWebUrl), spark.sparkContext.applicationId)
+    stages = Stages(RestApi(str(spark.sparkContext.uiWebUrl), spark.sparkContext.applicationId))
     reader = Reader(spark, tmp_path, most_records=10_000)
     reader.set_parallelism(1)
     tasks: list[set[int]] = []

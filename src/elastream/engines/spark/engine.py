@@ -6,6 +6,7 @@ import contextlib
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.engines.spark.allocation import allocation_for
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.core_waits import CoreWaits
+from elastream.engines.spark.executors import ExecutorOptions
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.query import StepQuery
+from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.stages import Stages
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError, InvalidInput
@@ -48,14 +52,16 @@ class SparkEngine:
         batch_interval_s: float = 1.0,
         longest_batch_s: float = 3.0,
         channel_bound: int | None = None,
+        executors: ExecutorOptions | None = None,
         start: Mapping[str, int] | None = None,
     ) -> None:
         """`start` is the parallelism to begin with, where that of the pipeline or of its folder is not wanted."""
         self._pipeline = pipeline
         self._graph = pipeline.graph()
         self._spark = spark
-        self._workspace = Workspace(folder, pipeline.name)
-        self._jvm_lock = JvmLock(spark, folder / "lock.jvm")
+        # absolute: executors on a cluster have working folders of their own
+        self._workspace = Workspace(folder.absolute(), pipeline.name)
+        self._jvm_lock = JvmLock(spark, folder.absolute() / "lock.jvm")
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = max(batch_interval_s, longest_batch_s)
         self._start = start or {}
@@ -69,7 +75,11 @@ class SparkEngine:
         url = spark.sparkContext.uiWebUrl
         if url is None:
             raise ElastreamError("elastream measures through Spark's REST API: set spark.ui.enabled=true")
-        self._stages = Stages(url, spark.sparkContext.applicationId)
+        api = RestApi(url, spark.sparkContext.applicationId)
+        self._stages = Stages(api)
+        self._allocation = allocation_for(spark, api, executors or ExecutorOptions())
+        self.shortage: str | None = None
+        """Why the plan in force has more slots than there are, in words."""
         self._core_waits = _core_waits(spark)
 
     # The life of the pipeline
@@ -85,6 +95,7 @@ class SparkEngine:
             for name in self._graph.order:
                 self._prepare(self._pipeline[name], plan.get(name, 1))
             self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
+            self.shortage = self._allocation.begin(self._slots({}))
             for query in self._queries.values():
                 # one after the other: each starts a Python process, which Spark gives ten seconds to come up
                 query.start()
@@ -111,13 +122,17 @@ class SparkEngine:
         return Plan({name: self._queries[name].parallelism for name in self._graph.scalable})
 
     def rescale(self, decision: Decision) -> Outcome:
-        """All operators at once: each is restarted, where it must be, in a thread of its own."""
+        """All operators at once: each is restarted, where it must be, in a thread of its own.
+
+        Executors come before their tasks and go after them.
+        """
         began = time.monotonic()
         before = self.plan()
         changes = before.changes_to(before.with_changes(decision.after))
         for asked in changes:
             _check_bounds(self._graph[asked.operator], asked.after)
         wanted = {asked.operator: asked.after for asked in changes}
+        self.shortage = self._allocation.make_room(self._slots(wanted))
         failures: list[str] = []
 
         def change(name: str, parallelism: int) -> None:
@@ -131,9 +146,11 @@ class SparkEngine:
             thread.start()
         for thread in threads:
             thread.join()
+        kept = self._allocation.release(self._slots({}), self._state_tasks)
         self._mark()
         took_s = time.monotonic() - began
-        return Outcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail="; ".join(failures))
+        detail = "; ".join(filter(None, (*failures, self.shortage, kept)))
+        return Outcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail=detail)
 
     def measure(self) -> Snapshot:
         gaps = self._take_in() + self._revive()
@@ -158,6 +175,17 @@ class SparkEngine:
         self._marked_s, self._arrived = now_s, counts
         self._forget()
         return snapshot
+
+    # Slots
+
+    def _slots(self, wanted: Mapping[str, int]) -> int:
+        """Of the plan in force with these changes; a source has one."""
+        return sum(wanted.get(name, query.parallelism) for name, query in self._queries.items())
+
+    def _state_tasks(self) -> Counter[str]:
+        """On how many tasks' worth of state each executor sits."""
+        stateful = [query for query in self._queries.values() if query.step.state_partitions is not None]
+        return sum((self._stages.last_tasks(str(query.query.runId)) for query in stateful), Counter())
 
     # Building the queries
 

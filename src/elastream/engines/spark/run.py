@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.engine import SparkEngine
+from elastream.engines.spark.executors import ExecutorOptions, is_local, session_settings, starting_slots
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.manager.events import Event, event_to_json
+from elastream.manager.events import Event, Trouble, event_to_json
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
 from elastream.manager.store import Store
@@ -72,6 +73,11 @@ class RunOptions:
     start: Mapping[str, int]
     channel_bound: int | None
     generate: bool
+    executors: ExecutorOptions = field(default_factory=ExecutorOptions)
+
+    def __post_init__(self) -> None:
+        if self.executors.spare and is_local(self.master):
+            raise InvalidInput(f"--spare-executors: {self.master} has no executors, only a cluster has")
 
 
 def run(
@@ -87,7 +93,12 @@ def run(
     """Run until the time is up or someone stops it; afterwards it can be started again where it stopped."""
     options.folder.mkdir(parents=True, exist_ok=True)
     on_phase("starting Spark")
-    spark = start_session(file.pipeline.name, master=options.master, log=options.folder / "spark.log")
+    spark = start_session(
+        file.pipeline.name,
+        master=options.master,
+        settings=_settings(file, options),
+        log=options.folder / "spark.log",
+    )
     clock = WallClock()
     try:
         with (
@@ -116,6 +127,8 @@ def run(
                 on_event=record_event,
             )
             on_phase("running")
+            if engine.shortage is not None:
+                record_event(Trouble(at_s=clock.now(), what=engine.shortage))
             manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
     except OSError as error:
         raise ElastreamError(
@@ -138,6 +151,7 @@ def _running(
         longest_batch_s=options.longest_batch_s,
         start=options.start,
         channel_bound=options.channel_bound,
+        executors=options.executors,
     )
     on_phase("starting the pipeline")
     engine.start()
@@ -146,6 +160,12 @@ def _running(
     finally:
         on_phase("stopping after the batches under way")
         engine.stop()
+
+
+def _settings(file: PipelineFile, options: RunOptions) -> dict[str, str]:
+    if is_local(options.master):
+        return {}
+    return session_settings(options.executors, slots=starting_slots(file.pipeline))
 
 
 @contextmanager

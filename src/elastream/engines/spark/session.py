@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,10 +14,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.files_source import FileChannelSource
+from elastream.engines.spark.executors import is_local
 from elastream.errors import ElastreamError
 
 _LEAST_JAVA = 17
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_MASTER_TIMEOUT_S = 10.0
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
@@ -56,11 +59,12 @@ def start_session(
 ) -> SparkSession:
     """`log` is where Spark's own log goes; its errors go to standard error where not given."""
     check_java()
+    _check_master(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**_SETTINGS, _JAVA_OPTIONS: _logging(log), **(settings or {})}.items():
         builder = builder.config(key, value)
-    if master.startswith("local"):
+    if is_local(master) or _is_loopback(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for another, and warns
         builder = builder.config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
     session = builder.getOrCreate()
@@ -90,3 +94,23 @@ def check_java() -> None:
     if found is None or int(found[1]) < _LEAST_JAVA:
         version = found[0].split('"')[1] if found else "unknown"
         raise ElastreamError(f"Spark needs Java {_LEAST_JAVA} or newer, found {version} at {java}: {how}")
+
+
+def _check_master(master: str) -> None:
+    """Spark tries for a minute to reach a standalone master, and then says little."""
+    addresses = re.findall(r"([^/,:]+):(\d+)", master) if master.startswith("spark://") else []
+    refused = []
+    for host, port in addresses:  # a master may have others standing by
+        try:
+            socket.create_connection((host, int(port)), timeout=_MASTER_TIMEOUT_S).close()
+            return
+        except OSError as error:
+            refused.append(f"{host}:{port} {error.strerror or error}")
+    if refused:
+        raise ElastreamError(
+            f"{master}: no Spark master answers there ({'; '.join(refused)}); `elastream cluster start` starts one"
+        )
+
+
+def _is_loopback(master: str) -> bool:
+    return re.match(r"spark://(127\.|localhost[:,])", master) is not None

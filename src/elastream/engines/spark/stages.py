@@ -6,20 +6,18 @@ and stages with the time that their tasks ran. Useful time is that, less waiting
 
 from __future__ import annotations
 
-import json
 import re
-import urllib.error
-import urllib.request
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from elastream.engines.spark.rest import RestApi
 from elastream.errors import ElastreamError
 
 _BATCH = re.compile(r"batch = (\d+)")
 _MOST_REMEMBERED = 2000
-_TIMEOUT_S = 60.0  # the first answer loads the API, which takes seconds on a busy machine
+_MOST_TASKS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,15 +40,15 @@ class Work:
 class Stages:
     """Looks at the REST API and remembers the work of recent batches."""
 
-    def __init__(self, url: str, application: str) -> None:
-        self._base = f"{url}/api/v1/applications/{application}"
+    def __init__(self, api: RestApi) -> None:
+        self._api = api
         self._newest_job = -1
         self._work: OrderedDict[tuple[str, int], Work] = OrderedDict()
 
     def look(self) -> list[str]:
         """Take in what was finished since the last look; what was missed, in words."""
-        jobs = sorted(self._get("/jobs"), key=lambda job: int(job["jobId"]))
-        stages = {stage["stageId"]: stage for stage in self._get("/stages?status=complete")}
+        jobs = sorted(self._api.get("/jobs"), key=lambda job: int(job["jobId"]))
+        stages = {stage["stageId"]: stage for stage in self._api.get("/stages?status=complete")}
         gaps = []
         if jobs and self._newest_job >= 0 and int(jobs[0]["jobId"]) > self._newest_job + 1:
             gaps.append(
@@ -79,18 +77,24 @@ class Stages:
         return min(1.0, work.evenly_s / longest_s) if longest_s > 0 else 1.0
 
     def _longest_task_s(self, stage: int, attempt: int) -> float:
-        summary = self._get(f"/stages/{stage}/{attempt}/taskSummary?quantiles=1.0")
+        summary = self._api.get(f"/stages/{stage}/{attempt}/taskSummary?quantiles=1.0")
         return float(summary["executorRunTime"][0]) / 1000
 
-    def _get(self, path: str) -> Any:
+    def last_tasks(self, run: str) -> Counter[str]:
+        """How many tasks of the newest batch of a run each executor had in its last stage."""
+        batches = [batch for known, batch in self._work if known == run]
+        if not batches:
+            return Counter()
+        stage, attempt = self._work[run, max(batches)].stages[-1]
         try:
-            with urllib.request.urlopen(self._base + path, timeout=_TIMEOUT_S) as answer:
-                return json.load(answer)
-        except (urllib.error.URLError, TimeoutError, ValueError) as error:
-            raise ElastreamError(f"Spark's REST API does not answer: {self._base}{path}: {error}") from None
+            tasks = self._api.get(f"/stages/{stage}/{attempt}/taskList?length={_MOST_TASKS}")
+        except ElastreamError:  # so long ago that Spark has forgotten it
+            return Counter()
+        return Counter(str(task["executorId"]) for task in tasks)
 
 
 def _work(stages: list[dict[str, Any]]) -> Work:
+    stages = sorted(stages, key=lambda stage: (int(stage["stageId"]), int(stage["attemptId"])))
     busy_ms = sum(s["executorRunTime"] - s.get("shuffleFetchWaitTime", 0) for s in stages)
     evenly_ms = sum(s["executorRunTime"] / max(1, s["numCompleteTasks"]) for s in stages)
     return Work(

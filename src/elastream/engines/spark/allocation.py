@@ -1,0 +1,165 @@
+"""Executors that follow the pipeline while it runs: the thin part that talks to Spark.
+
+Spark has one client for this, `ExecutorAllocationClient`, which standalone clusters, YARN and Kubernetes all
+implement. Its own user, the thread of dynamic allocation, goes by tasks that wait and executors that idle, which
+says little of a micro-batch pipeline: between two batches everything idles. So that thread is stopped, and the
+same client is asked for as many executors as the plan needs. Nothing of this restarts a query.
+
+Only `_fitting` knows a cluster manager: a standalone master tells how much room there is. Of the others one learns
+it by waiting.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from elastream.engines.spark.executors import (
+    Executor,
+    ExecutorOptions,
+    fitting_executors,
+    is_local,
+    local_shortage,
+    shortage,
+    size_for,
+    to_release,
+)
+from elastream.engines.spark.rest import RestApi, get_json
+from elastream.errors import ElastreamError
+
+_FIRST_TIMEOUT_S = 120.0
+_MORE_TIMEOUT_S = 60.0  # a node that has to be rented first takes longer: the pipeline goes on meanwhile
+_POLL_S = 0.2
+
+
+class Allocation(Protocol):
+    """Who provides the slots. What is missing is told in words, and the run goes on with what there is."""
+
+    def begin(self, slots: int) -> str | None:
+        """Before the queries start."""
+
+    def make_room(self, slots: int) -> str | None:
+        """Before operators get more tasks: returns when their executors are up."""
+
+    def release(self, slots: int, state_tasks: Callable[[], Mapping[str, int]]) -> str | None:
+        """After operators got fewer tasks: executors that are too many go when their tasks have ended."""
+
+
+def allocation_for(spark: SparkSession, api: RestApi, options: ExecutorOptions) -> Allocation:
+    master = str(spark.sparkContext.master)
+    return Threads(master) if is_local(master) else Executors(spark, api, options)
+
+
+class Threads:
+    """A local master: tasks are threads of the driver, of which there are as many as it says."""
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+
+    def begin(self, slots: int) -> str | None:
+        return self.make_room(slots)
+
+    def make_room(self, slots: int) -> str | None:
+        return local_shortage(slots, self._master)
+
+    def release(self, slots: int, state_tasks: Callable[[], Mapping[str, int]]) -> str | None:
+        return None
+
+
+class Executors:
+    def __init__(self, spark: SparkSession, api: RestApi, options: ExecutorOptions) -> None:
+        self._master = str(spark.sparkContext.master)
+        self._application = spark.sparkContext.applicationId
+        self._api = api
+        self._options = options
+        self._jvm: Any = spark.sparkContext._jvm
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._client: Any = self._context.schedulerBackend()
+
+    def begin(self, slots: int) -> str | None:
+        """Take over from Spark; without a single executor nothing would ever run, and that is an error."""
+        own = self._context.executorAllocationManager()
+        if own.isDefined():
+            own.get().stop()
+        self._request(size_for(slots, self._options).target)
+        self._wait(1, _FIRST_TIMEOUT_S)
+        if not self.up():
+            raise ElastreamError(
+                f"{self._master}: no executor came within {_FIRST_TIMEOUT_S:.0f} s; either no worker has "
+                f"{self._options.cores} cores and {self._options.memory} of memory to spare, or executors fail to "
+                "start (the master's web page tells): see --executor-cores and --executor-memory"
+            )
+        return self.make_room(slots)
+
+    def make_room(self, slots: int) -> str | None:
+        size = size_for(slots, self._options)
+        up = len(self.up())
+        if size.target > up:  # if it is lower, the operators still have their tasks: see release
+            self._request(size.target)
+        fitting = self._fitting() if size.needed > up else None
+        self._wait(size.needed if fitting is None else min(size.needed, fitting), _MORE_TIMEOUT_S)
+        return shortage(slots, up=len(self.up()), options=self._options, fitting=fitting)
+
+    def release(self, slots: int, state_tasks: Callable[[], Mapping[str, int]]) -> str | None:
+        target = size_for(slots, self._options).target
+        up = self.up()
+        try:
+            self._request(target)  # first, or the cluster would replace those that go
+            if len(up) > target:
+                self._decommission(to_release(self._described(up, state_tasks()), keep=target))
+        except ElastreamError as error:  # the operators have their new size, so the action has not failed
+            return f"executors that are too many stay for now: {error}"
+        return None
+
+    def up(self) -> tuple[str, ...]:
+        """Those that take tasks; one that is on its way out does not."""
+        found = self._context.getExecutorIds()
+        ids = [str(found.apply(index)) for index in range(found.size())]
+        return tuple(name for name in ids if self._client.isExecutorActive(name))
+
+    def _request(self, total: int) -> None:
+        nowhere_preferred = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+        if not self._context.requestTotalExecutors(total, 0, nowhere_preferred):
+            raise ElastreamError(f"{self._master} does not take a request for {total} executors")
+
+    def _decommission(self, executors: tuple[str, ...]) -> None:
+        nobody = getattr(getattr(self._jvm.scala, "None$"), "MODULE$")
+        why = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("the plan has fewer slots", nobody)
+        for name in executors:
+            self._client.decommissionExecutor(name, why, False, False)
+
+    def _wait(self, count: int, timeout_s: float) -> None:
+        """Until so many are up, or the time is."""
+        deadline_s = time.monotonic() + timeout_s
+        while len(self.up()) < count and time.monotonic() < deadline_s:
+            if self._context.isStopped():
+                raise ElastreamError(f"{self._master} has ended this application; its web page may tell why")
+            time.sleep(_POLL_S)
+
+    def _described(self, up: tuple[str, ...], state_tasks: Mapping[str, int]) -> list[Executor]:
+        active = {str(entry["id"]): int(entry["activeTasks"]) for entry in self._api.get("/executors")}
+        return [
+            Executor(id=name, active_tasks=active.get(name, 0), state_tasks=state_tasks.get(name, 0))
+            for name in up
+        ]
+
+    def _fitting(self) -> int | None:
+        """How many executors there is room for; None where nobody tells.
+
+        A standalone master tells on its web page. Its address is not in the driver, but an executor's logs are on
+        the page of its worker, which knows it.
+        """
+        if not self._master.startswith("spark://"):
+            return None
+        try:
+            logs = [entry["executorLogs"] for entry in self._api.get("/executors") if entry["executorLogs"]]
+            page = urllib.parse.urlsplit(logs[0]["stdout"])
+            worker = get_json(f"{page.scheme}://{page.netloc}/json/")
+            master = get_json(f"{worker['masterwebuiurl'].rstrip('/')}/json/")
+            return fitting_executors(master, self._application, self._options)
+        except (ElastreamError, LookupError):  # a page behind a proxy, or none: then waiting tells
+            return None

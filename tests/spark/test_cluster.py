@@ -1,0 +1,105 @@
+"""Pipelines on a standalone cluster of real processes: executors follow the slots, and may die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import cluster_story
+from running import kept, records
+
+from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.cluster import Cluster, ClusterOptions
+
+_PATIENCE_S = 600.0  # for a machine that does other things too
+_COMMAND = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from elastream.cli import main
+main()
+"""
+
+
+def options(folder: Path, **changes: int) -> ClusterOptions:
+    return ClusterOptions(folder=folder, memory="1g", port=0, web_port=0, **changes)  # type: ignore[arg-type]
+
+
+def test_executors_follow_the_slots_and_one_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    with Cluster(options(tmp_path / "cluster", workers=4, cores=4)) as cluster:
+        told = subprocess.run(
+            [
+                sys.executable,
+                cluster_story.__file__,
+                cluster.master_url,
+                str(tmp_path),
+                *map(str, cluster.pids.values()),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+        assert cluster.ended() == []
+    assert told.returncode == 0, told.stdout
+    seen = json.loads(told.stdout.splitlines()[-1])
+
+    assert seen["executors at first"] == 1
+    assert (seen["executors after growing"], seen["grown"]) == (4, "")
+    assert "the plan has 17 slots and 4 executors with 16 are there" in seen["above all workers"]
+    assert "the workers have room for 4" in seen["above all workers"]
+    assert len(seen["replacements"]) == 1
+    assert (seen["executors after shrinking"], seen["shrunk"]) == (2, "")
+    assert seen["runs changed"] == [], "neither new, nor killed, nor leaving executors restart a query"
+
+    numbers = range(seen["numbers"])
+    marked = list(records(SegmentLog(kept(tmp_path, "marked"))))
+    assert sorted(marked) == [(number, number % cluster_story.KEYS) for number in numbers]
+    counts = list(records(SegmentLog(kept(tmp_path, "counts"))))
+    assert len(set(counts)) == len(counts), "every count only grows"
+    assert dict(sorted(counts)) == Counter(number % cluster_story.KEYS for number in numbers)
+
+
+def test_the_command_says_who_died_and_ends_everything(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _COMMAND, "cluster", "start", "--workers", "2", "--cores", "1"]
+    command += ["--port", "0", "--web-port", "0", "--folder", str(tmp_path), "--json"]
+    said = tmp_path / "said"
+    with (
+        said.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as run,
+    ):
+        assert run.stdout is not None
+        printed = ""
+        while not printed.endswith("\n}\n"):
+            line = run.stdout.readline()
+            assert line, f"it ended before it was up: {said.read_text()}"
+            printed += line
+        found = json.loads(printed)
+        assert (found["workers"], found["master"][:18]) == (2, "spark://127.0.0.1:")
+        os.kill(found["pids"]["worker 1"], signal.SIGKILL)
+        wait_until(lambda: "the worker 1 has ended by SIGKILL" in said.read_text())
+        assert run.poll() is None, "the other worker is still of use"
+        run.send_signal(signal.SIGINT)
+        assert run.wait(_PATIENCE_S) == 0
+    assert not any(is_running(pid) for pid in found["pids"].values())
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
