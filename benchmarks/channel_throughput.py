@@ -12,7 +12,8 @@ comes out in Parquet files. Between them lie durable streams in files. Compared 
 All have the same backlog in files of one size, begin with the same records in a batch of the first query and have
 the same number of tasks. The queries by hand begin a batch as soon as the last has ended; those of elastream keep
 an interval of a second when they are shorter, and let batches grow until they last about as long. The time runs
-from the begin of the first batch to the end of the last one of all queries: starting queries is not in it.
+from the begin of the first batch to the end of the last one of all queries, so that the start of the first query
+is not in it; that of the others is, and the backlog has to be long.
 """
 
 from __future__ import annotations
