@@ -93,6 +93,7 @@ def run(
             options.folder,
             batch_interval_s=options.batch_interval_s,
             channel_bound=options.channel_bound,
+            say=on_phase,
         )
         on_phase("starting the pipeline")
         engine.start()
