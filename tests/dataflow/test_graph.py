@@ -207,6 +207,9 @@ def test_the_least_may_not_be_above_the_most() -> None:
         (Operator(name="both", max_parallelism=8, state_partitions=32), 8),
         (Operator(name="both", max_parallelism=64, state_partitions=32), 32),
         (Operator(name="both", max_parallelism=10, state_partitions=32), 8),  # ten do no more than eight
+        (Operator(name="moves", max_parallelism=64, state_partitions=32, movable_state=True), 64),
+        (Operator(name="moves", max_parallelism=10, state_partitions=32, movable_state=True), 8),
+        (Operator(name="moves", state_partitions=32, movable_state=True), math.inf),
     ],
 )
 def test_the_most_instances_that_can_share_the_work(operator: Operator, most: float) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from elastream.dataflow.state_partitions import effective_instances, enough_for, least_useful
+from elastream.dataflow.state_partitions import effective_instances, enough_for, least_useful, partitions_for
 
 PARTITIONS = st.integers(min_value=1, max_value=200)
 PARALLELISMS = st.integers(min_value=1, max_value=250)
@@ -58,3 +58,23 @@ def test_without_state_every_parallelism_is_useful() -> None:
     assert least_useful(9, None) == 9
     assert enough_for(8.1, None) == 9
     assert enough_for(-2.0, None) == 1
+
+
+@given(PARALLELISMS, PARTITIONS, st.none() | PARALLELISMS)
+def test_state_that_is_moved_has_as_many_partitions_for_each_instance(
+    parallelism: int, partitions: int, most: int | None
+) -> None:
+    found = partitions_for(parallelism, partitions, most=most)
+
+    if parallelism <= partitions:
+        assert found == partitions
+    else:
+        assert effective_instances(parallelism, found) == parallelism
+        assert found <= max(parallelism, most or 2 * parallelism)
+
+
+@pytest.mark.parametrize(("parallelism", "partitions"), [(3, 4), (4, 4), (5, 10), (8, 16), (9, 9), (16, 16)])
+def test_state_is_moved_into_twice_as_many_partitions_where_it_may_double(
+    parallelism: int, partitions: int
+) -> None:
+    assert partitions_for(parallelism, 4, most=16) == partitions

@@ -62,7 +62,20 @@ def test_the_first_plan_is_within_the_bounds() -> None:
     pipeline.operator(reads="numbers", parallelism=9, max_parallelism=4)(named("too_many"))
     pipeline.operator(reads="numbers", parallelism=1, min_parallelism=2)(named("too_few"))
     pipeline.operator(reads="numbers", parallelism=99, state_partitions=12)(named("stateful"))
-    assert pipeline.plan() == {"too_many": 4, "too_few": 2, "stateful": 12}
+    pipeline.operator(reads="numbers", parallelism=20, state_partitions=12, max_parallelism=48)(named("moves"))
+    assert pipeline.plan() == {"too_many": 4, "too_few": 2, "stateful": 12, "moves": 12}
+
+
+@pytest.mark.parametrize(("max_parallelism", "most"), [(None, 12), (6, 6), (12, 12), (40, 40)])
+def test_state_may_be_moved_where_more_instances_are_allowed_than_it_has_partitions(
+    max_parallelism: int | None, most: int
+) -> None:
+    pipeline = Pipeline("p")
+    pipeline.feed("numbers", schema="n bigint")
+    pipeline.operator(reads="numbers", state_partitions=12, max_parallelism=max_parallelism)(named("stateful"))
+    operator = pipeline.graph()["stateful"]
+    assert operator.most == most
+    assert operator.movable_state == (most > 12)
 
 
 def test_it_knows_who_reads_what(pipeline: Pipeline) -> None:

@@ -126,6 +126,7 @@ def operators(draw: st.DrawFn, name: str, *, source: bool) -> Operator:
         max_parallelism=draw(st.none() | COUNTS.map(lambda room: least + room)),
         fixed=draw(st.booleans()),
         state_partitions=draw(st.none() | COUNTS),
+        movable_state=draw(st.booleans()),
     )
 
 

@@ -313,6 +313,17 @@ def test_state_partitions_leave_only_the_useful_parallelisms(rate: float, instan
     assert parallelism(one_operator(rate=rate, operator=stateful)) == {"map": instances}
 
 
+@pytest.mark.parametrize(
+    ("rate", "instances"), [(800, 8), (801, 11), (3_200, 32), (3_201, 33), (4_801, 49), (6_400, 64), (9_999, 64)]
+)
+def test_state_that_can_be_moved_bounds_nothing(rate: float, instances: int) -> None:
+    """Up to its partitions only the useful parallelisms; beyond them it is moved, and then every one is useful."""
+    stateful = Operator(name="map", state_partitions=32, max_parallelism=64, movable_state=True)
+
+    assert parallelism(one_operator(rate=rate, operator=stateful)) == {"map": instances}
+    assert DS2()(one_operator(rate=rate, operator=stateful)).expected_share == pytest.approx(min(1, 6_400 / rate))
+
+
 def test_what_state_partitions_changed_is_said() -> None:
     proposal = DS2()(one_operator(rate=850, operator=Operator(name="map", state_partitions=32)))
 
@@ -595,6 +606,26 @@ def test_an_operator_whose_batches_leave_no_time_for_records_does_not_take_the_o
 
     assert proposal.parallelism == {"map": 5}
     assert proposal.names(ReasonKind.NO_DATA) == ("sink",)
+
+
+@pytest.mark.parametrize(("movable", "instances"), [(False, 4), (True, 10)])
+def test_state_that_is_moved_costs_every_batch_its_new_partitions(movable: bool, instances: int) -> None:
+    """800 records take 8 instances, and the 16 partitions that these get a tenth of a second each."""
+    cost = BatchCost(
+        per_record_s=0.01,
+        per_task_s=0.0,
+        per_state_partition_s=0.1,
+        state_partitions=0,
+        driver_s=0.0,
+        balance=1.0,
+        longest_batch_s=1.0,
+    )
+    stateful = Operator(
+        name="map", state_partitions=4, max_parallelism=32 if movable else None, movable_state=movable
+    )
+    snapshot = one_operator(rate=800, operator=stateful)
+
+    assert parallelism(replace(snapshot, batch_costs={"map": cost})) == {"map": instances}
 
 
 @pytest.mark.parametrize("useful_share", [0.0, 0.3])

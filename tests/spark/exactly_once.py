@@ -33,6 +33,7 @@ from running import records
 from elastream.engines.spark.channels.control import read_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import VARIABLE, CrashPoint
+from elastream.engines.spark.state import look
 from elastream.engines.spark.workspace import Workspace
 
 PATIENCE_S = 240.0  # far more than anything takes on a machine that does nothing else
@@ -40,7 +41,7 @@ _POLL_S = 0.05
 _TICK_S = 0.1
 _RECORDS_PER_TICK = 10
 _MOST_LAG = 100  # so that there is little left to do when the feeding stops, however slow the machine is
-_PARALLELISM = (1, 2, 4)  # those that differ where the state has 4 partitions
+_PARALLELISM = (1, 2, 4)  # the last is more than the state has partitions in the beginning
 
 
 # The driver, as a process
@@ -49,12 +50,17 @@ _PARALLELISM = (1, 2, 4)  # those that differ where the state has 4 partitions
 class Driver:
     """The program, in a session of its own so that everything that it starts can be found and killed."""
 
-    def __init__(self, folder: Path, *, crash_at: str | None = None) -> None:
+    def __init__(self, folder: Path, *, crash_at: str | None = None, state_partitions: int | None = None) -> None:
         self._log = folder / "driver.log"
         self._log_begins = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, program.__file__, str(folder)],
+                [
+                    sys.executable,
+                    program.__file__,
+                    str(folder),
+                    *([str(state_partitions)] if state_partitions else []),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -306,22 +312,60 @@ def _any_rescale(folder: Path, chance: random.Random) -> dict[str, int]:
 def crash_in(folder: Path, point: CrashPoint, step: str) -> None:
     """Crash at a point that a step comes by, start again, drain, and check the sinks."""
     with Feeder(folder) as feeder:
-        with Driver(folder, crash_at=f"{point}/{step}/2") as driver:
-            if point in (CrashPoint.RESCALE_STOPPED, CrashPoint.RESCALE_STARTED):
-                driver.wait_ready()
-                driver.wait_until(lambda: committed(folder)[step] > 0, "past its first batch")
-                driver.rescale({step: 1})
-                driver.rescale({step: 4}, wait=False)
+        passing = 1 if point in _OF_A_REPARTITION else 2
+        with Driver(folder, crash_at=f"{point}/{step}/{passing}") as driver:
+            if point in _OF_A_RESCALE:
+                _move_state(driver, folder, step)
             driver.wait_crashed()
-        crashed_with = committed(folder)
+        _recover(folder, feeder)
+    if point in _OF_A_RESCALE:
+        assert look(_workspace(folder).checkpoint(step)).partitions == 4, "what was begun is done"
+
+
+def kill_in_a_repartition(folder: Path, step: str) -> None:
+    """Kill everything while Spark copies the state, start again, drain, and check the sinks."""
+    checkpoint = _workspace(folder).checkpoint(step)
+    with Feeder(folder) as feeder:
         with Driver(folder) as driver:
-            driver.wait_ready()
-            _wait_further(driver, folder, crashed_with, 2)
-            numbers = feeder.stop()
-            driver.wait_until(lambda: is_drained(folder), "drained")
-            driver.stop()
+            _move_state(driver, folder, step)
+            driver.wait_until(lambda: look(checkpoint).unfinished is not None, "in a repartition")
+        assert look(checkpoint).unfinished == 4, "it was done before the kill"
+        _recover(folder, feeder)
+    assert look(checkpoint).partitions == 4
+
+
+def declare_anew_after_a_crash(folder: Path) -> None:
+    """Crash in a batch, and start again with another number of state partitions: the batch must be done first."""
+    with Feeder(folder) as feeder:
+        with Driver(folder, crash_at=f"{CrashPoint.AFTER_THE_PUBLICATION}/counts/2") as driver:
+            driver.wait_crashed()
+        assert look(_workspace(folder).checkpoint("counts")).open_batch is not None
+        _recover(folder, feeder, state_partitions=3)
+    assert look(_workspace(folder).checkpoint("counts")).partitions == 3
+
+
+def _move_state(driver: Driver, folder: Path, step: str) -> None:
+    """Begin a rescale to more instances than there are state partitions."""
+    driver.wait_ready()
+    driver.wait_until(lambda: committed(folder)[step] > 0, "past its first batch")
+    driver.rescale({step: 1})
+    driver.rescale({step: 4}, wait=False)
+
+
+def _recover(folder: Path, feeder: Feeder, *, state_partitions: int | None = None) -> None:
+    """Start again, drain, and check the sinks."""
+    crashed_with = committed(folder)
+    with Driver(folder, state_partitions=state_partitions) as driver:
+        driver.wait_ready()
+        _wait_further(driver, folder, crashed_with, 2)
+        numbers = feeder.stop()
+        driver.wait_until(lambda: is_drained(folder), "drained")
+        driver.stop()
     check_sinks(folder, numbers)
 
+
+_OF_A_REPARTITION = (CrashPoint.REPARTITION_WANTED, CrashPoint.REPARTITION_DONE)
+_OF_A_RESCALE = (CrashPoint.RESCALE_STOPPED, CrashPoint.RESCALE_STARTED, *_OF_A_REPARTITION)
 
 WINDOWS: tuple[tuple[CrashPoint, str], ...] = (
     (CrashPoint.AFTER_THE_TASKS, "counts"),
@@ -335,6 +379,8 @@ WINDOWS: tuple[tuple[CrashPoint, str], ...] = (
     (CrashPoint.IN_FORGETTING, "marked"),
     (CrashPoint.RESCALE_STOPPED, "counts"),
     (CrashPoint.RESCALE_STARTED, "pairs"),
+    (CrashPoint.REPARTITION_WANTED, "pairs"),
+    (CrashPoint.REPARTITION_DONE, "counts"),
 )
 
 
@@ -359,6 +405,13 @@ def main() -> None:
         with _fresh_folder() as folder:
             crash_in(folder, point, step)
         print(f"crash {point} of {step}: each record once; {time.monotonic() - began_s:.0f} s", flush=True)
+    for step in ("counts", "pairs"):
+        with _fresh_folder() as folder:
+            kill_in_a_repartition(folder, step)
+        print(f"kill in a repartition of {step}: each record once", flush=True)
+    with _fresh_folder() as folder:
+        declare_anew_after_a_crash(folder)
+    print("state partitions declared anew after a crash: each record once", flush=True)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """A pipeline over numbered records, in a process that is there to be killed and started again.
 
-    python exactly_once_driver.py FOLDER
+    python exactly_once_driver.py FOLDER [STATE_PARTITIONS]
 
 It has a stateless, a keyed stateful and a joining operator, each with a sink that keeps what it gives. It says
 `ready` when all queries are started. Lines on its standard input are commands: `rescale marked=3 counts=1` is
@@ -33,7 +33,7 @@ BATCH_INTERVAL_S = 0.4
 _MEASURE_EVERY_S = 1.0
 
 
-def pipeline(folder: Path) -> Pipeline:
+def pipeline(folder: Path, state_partitions: int = 2) -> Pipeline:
     """What each operator must have put out in the end follows from how many numbers there were."""
     numbered = Pipeline("exactly_once")
     numbered.feed(FEED, schema=SCHEMA)
@@ -42,11 +42,14 @@ def pipeline(folder: Path) -> Pipeline:
     def marked(numbers: DataFrame) -> DataFrame:
         return numbers.select("id", (F.col("id") % KEYS).alias("key"))
 
-    @numbered.operator(reads="marked", parallelism=2, state_partitions=4, output_mode="update")
+    # more instances than partitions: their state is moved
+    state: dict[str, int] = {"parallelism": 2, "state_partitions": state_partitions, "max_parallelism": 4}
+
+    @numbered.operator(reads="marked", output_mode="update", **state)
     def counts(marked: DataFrame) -> DataFrame:
         return marked.groupBy("key").count()
 
-    @numbered.operator(reads=(FEED, "marked"), parallelism=2, state_partitions=4)
+    @numbered.operator(reads=(FEED, "marked"), **state)
     def pairs(numbers: DataFrame, marked: DataFrame) -> DataFrame:
         return numbers.join(marked, "id")
 
@@ -63,7 +66,7 @@ def workspace(folder: Path) -> Path:
     return folder / "workspace"
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *state_partitions: str) -> None:
     temporary = folder / "temporary"  # a killed JVM leaves its temporary files behind
     temporary.mkdir(exist_ok=True)
     spark = start_session(
@@ -75,7 +78,8 @@ def main(folder: Path) -> None:
             "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
         },
     )
-    engine = SparkEngine(pipeline(folder), spark, workspace(folder), batch_interval_s=BATCH_INTERVAL_S)
+    declared = pipeline(folder, *map(int, state_partitions))
+    engine = SparkEngine(declared, spark, workspace(folder), batch_interval_s=BATCH_INTERVAL_S)
     engine.start()
     print("ready", flush=True)
     commands = _commands()
@@ -116,4 +120,4 @@ def _commands() -> queue.Queue[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

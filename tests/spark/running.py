@@ -51,15 +51,11 @@ def costing(frame: DataFrame, milliseconds: int) -> DataFrame:
 class Running:
     """A pipeline in a folder, under an engine; its sinks are those of `keep` in `kept(folder, name)`."""
 
-    def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, folder: Path, *, channel_bound: int | None = None
-    ) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, folder: Path, **options: Any) -> None:
         self.pipeline = pipeline
         self.folder = folder
         self.workspace = Workspace(folder / "run", pipeline.name)
-        self.engine = SparkEngine(
-            pipeline, spark, folder / "run", batch_interval_s=BATCH_INTERVAL_S, channel_bound=channel_bound
-        )
+        self.engine = SparkEngine(pipeline, spark, folder / "run", batch_interval_s=BATCH_INTERVAL_S, **options)
 
     def __enter__(self) -> Self:
         self.engine.start()

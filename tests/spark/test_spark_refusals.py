@@ -52,6 +52,8 @@ def test_an_operator_returns_a_stream(spark: SparkSession, tmp_path: Path) -> No
 STATEFUL: dict[str, Callable[[DataFrame], DataFrame]] = {
     "Aggregate": lambda numbers: numbers.groupBy("key").count(),
     "Deduplicate": lambda numbers: numbers.dropDuplicates(["key"]),
+    "Distinct": lambda numbers: numbers.sparkSession.sql("SELECT DISTINCT key FROM {numbers}", numbers=numbers),
+    "GlobalLimit": lambda numbers: numbers.limit(5),
     "Join": lambda numbers: numbers.join(numbers.withColumnRenamed("key", "other"), "id"),
 }
 

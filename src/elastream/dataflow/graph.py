@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from elastream.dataflow.state_partitions import least_useful
+from elastream.dataflow.state_partitions import effective_instances, enough_for, least_useful, partitions_for
 from elastream.errors import InvalidInput, nearest
 
 MOST_INSTANCES = 1_000_000_000
@@ -32,6 +32,8 @@ class Operator:
     """It cannot be parallel: its parallelism is never changed, and it limits the rest of the pipeline."""
     state_partitions: int | None = None
     """The keyed state is kept in this many partitions, which the instances share among themselves."""
+    movable_state: bool = False
+    """Its engine can spread the state over more partitions, so that they do not bound the parallelism."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -48,13 +50,31 @@ class Operator:
     @property
     def most(self) -> float:
         """The most instances that can share the work; infinite where nothing limits it."""
-        limits = [limit for limit in (self.max_parallelism, self.state_partitions) if limit is not None]
-        return least_useful(min(limits), self.state_partitions) if limits else math.inf
+        by_state = None if self.movable_state else self.state_partitions
+        limits = [limit for limit in (self.max_parallelism, by_state) if limit is not None]
+        return least_useful(min(limits), self.partitions_with(min(limits))) if limits else math.inf
 
     def clamp(self, parallelism: int) -> int:
         """The nearest parallelism within this operator's bounds."""
         at_most = parallelism if math.isinf(self.most) else min(parallelism, int(self.most))
         return max(self.min_parallelism, at_most)
+
+    def partitions_with(self, parallelism: int) -> int | None:
+        """The partitions that the state has once there are so many instances."""
+        if self.state_partitions is None or not self.movable_state:
+            return self.state_partitions
+        return partitions_for(parallelism, self.state_partitions, most=self.max_parallelism)
+
+    def effective(self, parallelism: int) -> float:
+        """How many evenly loaded instances do the same work as so many of this operator's."""
+        return effective_instances(parallelism, self.partitions_with(parallelism))
+
+    def enough_for(self, need: float) -> int:
+        """The least parallelism that does the work of so many evenly loaded instances, as far as state allows."""
+        wanted = max(1, math.ceil(need))
+        if self.movable_state and self.state_partitions is not None and wanted > self.state_partitions:
+            return wanted
+        return enough_for(need, self.state_partitions)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,7 +9,7 @@ from elastream.dataflow.graph import Dataflow, Operator
 
 _DEFAULTS = Operator(name="default")
 _MERMAID_ESCAPES = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"})
-_OPTIONAL = ("source", "min_parallelism", "max_parallelism", "fixed", "state_partitions")
+_OPTIONAL = ("source", "min_parallelism", "max_parallelism", "fixed", "state_partitions", "movable_state")
 
 
 def as_text(dataflow: Dataflow, plan: Mapping[str, int] | None = None) -> str:
@@ -61,7 +61,9 @@ def _notes(operator: Operator) -> list[str]:
     if operator.min_parallelism > 1 or operator.max_parallelism is not None:
         notes.append(f"{operator.min_parallelism} to {operator.max_parallelism or 'any'}")
     if operator.state_partitions is not None:
-        notes.append(f"{operator.state_partitions} state partitions")
+        notes.append(
+            f"{operator.state_partitions} state partitions{', or more' if operator.movable_state else ''}"
+        )
     return notes
 
 

@@ -2,6 +2,7 @@
 
 So p instances do the work of N / ceil(N / p): with 32 partitions, nine instances do no more than eight,
 because one of the nine still holds four partitions. The useful values of p are those where ceil(N / p) changes.
+Where an engine can move state, more instances than partitions get partitions to match.
 """
 
 from __future__ import annotations
@@ -31,3 +32,14 @@ def enough_for(need: float, partitions: int | None) -> int:
     if wanted >= partitions:
         return partitions
     return math.ceil(partitions / math.floor(partitions / max(need, 1.0)))
+
+
+def partitions_for(parallelism: int, partitions: int, *, most: int | None) -> int:
+    """The partitions for so many instances, of a state that can be moved and has `partitions` now.
+
+    They stay while there are enough. Else two for each instance, so that it can double without moving again, but
+    only where it may double: each partition costs time in every batch. Either way all instances hold equally many.
+    """
+    if parallelism <= partitions:
+        return partitions
+    return 2 * parallelism if most is None or 2 * parallelism <= most else parallelism

@@ -107,6 +107,8 @@ class Batch:
     driver_s: float
     balance: float | None = None
     """Mean task time over the longest; not known of every batch, as asking costs requests."""
+    state_partitions: int | None = None
+    """As many as there are now, where not given: a state may have been moved since."""
 
 
 class BatchMemory:
@@ -174,7 +176,8 @@ def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, flo
     records = np.array([batch.records for batch in batches], dtype=float)
     busy = np.array([batch.busy_s for batch in batches], dtype=float)
     fixed = tasks if np.ptp(tasks) > 0 or state_partitions == 0 else np.zeros_like(tasks)
-    state = np.full_like(tasks, float(state_partitions))
+    partitions = [state_partitions if b.state_partitions is None else b.state_partitions for b in batches]
+    state = np.array(partitions, dtype=float)
     terms = np.column_stack([fixed, state, records])
     scale = np.maximum(np.abs(terms).max(axis=0), 1e-12)  # columns of one size, or the solver sees only records
     solution, _ = nnls(terms / scale, busy)

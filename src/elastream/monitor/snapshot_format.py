@@ -31,6 +31,7 @@ class OperatorEntry(Strict):
     max_parallelism: int | None = None
     fixed: bool = False
     state_partitions: int | None = None
+    movable_state: bool = False
 
     def operator(self) -> Operator:
         return Operator(**self.model_dump(exclude={"parallelism"}))

@@ -86,5 +86,5 @@ def _bound_text(operator: Operator, wanted: int) -> str:
         return "its parallelism is fixed"
     if wanted < operator.min_parallelism:
         return f"it has at least {operator.min_parallelism:,} (min_parallelism)"
-    by_state = operator.state_partitions is not None and operator.state_partitions == operator.most
+    by_state = operator.state_partitions == operator.most and not operator.movable_state
     return f"it has at most {operator.most:,.0f} ({'state_partitions' if by_state else 'max_parallelism'})"

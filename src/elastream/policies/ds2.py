@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 from elastream.dataflow import Operator
 from elastream.dataflow.graph import MOST_INSTANCES
-from elastream.dataflow.state_partitions import effective_instances, enough_for
 from elastream.monitor import Snapshot
 from elastream.monitor.batch_cost import BatchCost
 from elastream.monitor.flow import Flow, channel_selectivity, gain_to, required_flow
@@ -142,7 +141,7 @@ class DS2:
             return no_data(advice, "what it must process is not known: an operator before it was not seen at work")
         if advice.target_per_s > 0 and curve is None:
             return no_data(advice, "it had no useful time, so what it can do is not known")
-        need = 0.0 if curve is None else curve.needed(advice.target_per_s / self.target_utilization)
+        need = 0.0 if curve is None else _need(operator, curve, advice.target_per_s / self.target_utilization)
         if not need <= MOST_INSTANCES:
             return no_data(advice, "what it can do is next to nothing, so instances cannot be counted")
         advice = replace(advice, need=need)
@@ -159,7 +158,7 @@ class DS2:
         if lenient > operator.most:
             return math.ceil(lenient)  # the bounds will say so
         # how evenly a batch divides was measured; else the partitions of the state tell
-        return enough_for(lenient, None if isinstance(curve, BatchCost) else operator.state_partitions)
+        return max(1, math.ceil(lenient)) if isinstance(curve, BatchCost) else operator.enough_for(lenient)
 
     def _reasons(
         self, snapshot: Snapshot, advice: Advice, curve: Curve | None, flow: Flow, capping: Mapping[str, float]
@@ -179,7 +178,7 @@ class DS2:
             text = f"a need of {need:.2f} is taken as {wanted:,} (tolerance {self.tolerance:g})"
             reasons.append(Reason(kind=ReasonKind.TOLERATED, text=text))
         if operator.state_partitions is not None and math.ceil(need * (1 - _ROUNDING)) < wanted:
-            does = effective_instances(wanted, operator.state_partitions)
+            does = operator.effective(wanted)
             text = f"{operator.state_partitions} state partitions: {wanted:,} instances do the work of {does:.3g}"
             reasons.append(Reason(kind=ReasonKind.CLAMPED, text=text))
         if name in capping:
@@ -225,6 +224,18 @@ def _formula(target: float, curve: Curve | None, need: float, utilization: float
     return f"must process {rate_text(target)}{at}: {need:.2f} instances by its learned curve"
 
 
+def _need(operator: Operator, curve: Curve, records_per_s: float) -> float:
+    need = curve.needed(records_per_s)
+    return max(need, _moved(operator, curve, need).needed(records_per_s))
+
+
+def _moved(operator: Operator, curve: Curve, instances: float) -> Curve:
+    """The curve once the state is in the partitions for so many instances: every batch pays for each of them."""
+    if not (isinstance(curve, BatchCost) and operator.movable_state and instances <= MOST_INSTANCES):
+        return curve
+    return replace(curve, state_partitions=operator.partitions_with(operator.clamp(math.ceil(instances))) or 0)
+
+
 def _limits(
     snapshot: Snapshot, curves: Mapping[str, Curve | None], stuck: Mapping[str, str]
 ) -> Mapping[str, float]:
@@ -235,7 +246,9 @@ def _limits(
     limits = {}
     for name, curve in curves.items():
         most = _most_instances(snapshot, name, stuck)
-        if curve is not None and math.isfinite(most) and (capacity := curve.capacity(most)) > 0:
+        if curve is None or not math.isfinite(most):
+            continue
+        if (capacity := _moved(snapshot.dataflow[name], curve, most).capacity(most)) > 0:
             limits[name] = capacity
     return limits
 
@@ -247,7 +260,7 @@ def _most_instances(snapshot: Snapshot, name: str, stuck: Mapping[str, str]) -> 
         return float(snapshot.plan[name])
     if math.isinf(operator.most):
         return math.inf
-    return effective_instances(int(operator.most), operator.state_partitions)
+    return operator.effective(int(operator.most))
 
 
 def _not_parallel(snapshot: Snapshot, points: tuple[CapacityPoint, ...], name: str) -> str | None:

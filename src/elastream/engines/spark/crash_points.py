@@ -27,6 +27,10 @@ class CrashPoint(StrEnum):
     """The query of a stateful operator has ended; the one with the new parallelism was not started."""
     RESCALE_STARTED = "in a rescale, started"
     """The query with the new parallelism has just been started."""
+    REPARTITION_WANTED = "before a repartition"
+    """It is written down that the state is to have another number of partitions; nothing was done yet."""
+    REPARTITION_DONE = "after a repartition"
+    """The checkpoint has the state in its new partitions; the query was not started on them."""
 
 
 _wanted = os.environ.get(VARIABLE)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyspark.sql.types import StructType
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.allocation import allocation_for
 from elastream.engines.spark.channels.channel import Channel
-from elastream.engines.spark.channels.control import Control, write_control
+from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.core_waits import CoreWaits
 from elastream.engines.spark.executors import ExecutorOptions
@@ -27,6 +28,7 @@ from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.stages import Stages
+from elastream.engines.spark.state import Refused, take_up_wanted
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
@@ -35,10 +37,22 @@ from elastream.monitor import Reading, Snapshot
 from elastream.monitor.batch_cost import BatchCost
 
 _MOST_FAILURES = 4  # of a query in a row; after as many the run ends
-_STATEFUL = ("Aggregate", "Deduplicate", "Join", "FlatMapGroups", "TransformWithState")
+_STATEFUL = (
+    "Aggregate",
+    "Deduplicate",
+    "Distinct",
+    "FlatMapGroups",
+    "GlobalLimit",
+    "Join",
+    "TransformWithState",
+)
 
 
 class PipelineFailed(Exception):  # noqa: N818 - not an ElastreamError: nothing but ending the run helps
+    pass
+
+
+def _nothing(_: object) -> None:
     pass
 
 
@@ -54,10 +68,14 @@ class SparkEngine:
         channel_bound: int | None = None,
         executors: ExecutorOptions | None = None,
         start: Mapping[str, int] | None = None,
+        say: Callable[[str], None] = _nothing,
     ) -> None:
-        """`start` is the parallelism to begin with, where that of the pipeline or of its folder is not wanted."""
+        """`start` is the parallelism to begin with, where that of the pipeline or of its folder is not wanted;
+        `say` is told in words what the engine does of its own accord and takes a while.
+        """
         self._pipeline = pipeline
         self._graph = pipeline.graph()
+        """With the state partitions of this moment: they may be more than were declared."""
         self._spark = spark
         # absolute: executors on a cluster have working folders of their own
         self._workspace = Workspace(folder.absolute(), pipeline.name)
@@ -66,6 +84,7 @@ class SparkEngine:
         self._longest_batch_s = max(batch_interval_s, longest_batch_s)
         self._start = start or {}
         self._channel_bound = channel_bound
+        self._say = say
         self._schemas: dict[str, StructType] = {}
         self._queries: dict[str, StepQuery] = {}
         self._meters = {step.name: StepMeter(step.name) for step in pipeline.steps}
@@ -98,8 +117,9 @@ class SparkEngine:
             self.shortage = self._allocation.begin(self._slots({}))
             for query in self._queries.values():
                 # one after the other: each starts a Python process, which Spark gives ten seconds to come up
-                query.start()
+                _start(query)
                 query.wait_until_begun()
+            self._graph = self._present_graph()
             self._mark()
         except BaseException:
             self.stop()
@@ -137,7 +157,7 @@ class SparkEngine:
 
         def change(name: str, parallelism: int) -> None:
             try:
-                self._queries[name].rescale(parallelism)
+                self._queries[name].rescale(parallelism, self._graph[name].partitions_with(parallelism))
             except Exception as error:
                 failures.append(f"{name}: {_first_line(error)}")
 
@@ -147,6 +167,7 @@ class SparkEngine:
         for thread in threads:
             thread.join()
         kept = self._allocation.release(self._slots({}), self._state_tasks)
+        self._graph = self._present_graph()
         self._mark()
         took_s = time.monotonic() - began
         detail = "; ".join(filter(None, (*failures, self.shortage, kept)))
@@ -190,11 +211,7 @@ class SparkEngine:
     # Building the queries
 
     def _prepare(self, step: Step, parallelism: int) -> None:
-        control = self._workspace.control(step.name)
-        if (
-            step.name in self._start or not control.exists()
-        ):  # else the pipeline goes on with the parallelism that it had
-            write_control(control, Control(parallelism=parallelism))
+        self._take_up(step, parallelism)
         output = self._output(step)
         if step.kind is Kind.FEED:
             self._workspace.channel(step.name).log.make_folders()
@@ -219,7 +236,34 @@ class SparkEngine:
             batch_interval_s=self._batch_interval_s,
             longest_batch_s=self._longest_batch_s,
             channel_bound=self._channel_bound,
+            say=self._say,
         )
+
+    def _take_up(self, step: Step, parallelism: int) -> None:
+        """Go on with the parallelism and the state partitions that it had, if the pipeline still allows them."""
+        operator, path = step.operator(), self._workspace.control(step.name)
+        if step.state_partitions is not None:
+            wanted = take_up_wanted(self._workspace.state(step.name), declared=step.state_partitions)
+            operator = replace(operator, state_partitions=wanted.partitions)
+        if step.name in self._start or not path.exists():
+            write_control(path, Control(parallelism=parallelism))
+            return
+        control = read_control(path)
+        within = min(control.parallelism, operator.state_partitions or control.parallelism)
+        within = parallelism if operator.fixed else operator.clamp(within)
+        if within != control.parallelism:
+            write_control(path, replace(control, parallelism=within))
+
+    def _present_graph(self) -> Dataflow:
+        present = tuple(self._present_operator(operator) for operator in self._graph.operators)
+        return Dataflow(present, self._graph.channels)
+
+    def _present_operator(self, operator: Operator) -> Operator:
+        if operator.state_partitions is None:
+            return operator
+        query = self._queries[operator.name]
+        movable = operator.movable_state and query.state_can_move
+        return replace(operator, state_partitions=query.state_partitions, movable_state=movable)
 
     def _output(self, step: Step) -> Channel | None:
         """The channel that a step writes; none where nobody would read it."""
@@ -363,6 +407,22 @@ def _keeping_state(node: Any) -> list[str]:
     if name.startswith(_STATEFUL) and (all(streaming) if name == "Join" else any(streaming)):
         found.append(name)
     return found
+
+
+def _start(query: StepQuery) -> None:
+    """As the first thing of a run: the state then has the partitions that the pipeline declares."""
+    try:
+        query.start()
+    except Refused as error:
+        if (
+            query.state_partitions != query.step.state_partitions
+        ):  # a rescale that was killed before it was refused
+            query.keep_state()
+            query.start()
+            return
+        raise InvalidInput(
+            f"{query.step.name!r}: {error}; declare the state_partitions that it has, or choose another folder"
+        ) from error
 
 
 def _check_bounds(operator: Operator, parallelism: int) -> None:

@@ -134,6 +134,9 @@ class StepMeter:
             busy_s=useful_s,
             tasks=work.tasks,
             driver_s=max(0.0, duration_s - work.running_s - held_back_s),
+            state_partitions=max(
+                (int(op["numShufflePartitions"]) for op in entry.get("stateOperators", ())), default=0
+            ),
         )
         self._batches.add(batch)
         return batch

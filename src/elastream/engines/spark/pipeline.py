@@ -65,7 +65,15 @@ class Step:
             max_parallelism=self.max_parallelism,
             fixed=self.fixed,
             state_partitions=self.state_partitions,
+            movable_state=self._movable_state,
         )
+
+    @property
+    def _movable_state(self) -> bool:
+        """Whether it may have more instances than its state has partitions in the beginning."""
+        if self.state_partitions is None or self.max_parallelism is None:
+            return False
+        return self.max_parallelism > self.state_partitions
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -106,7 +114,8 @@ class Pipeline:
         """A function from the DataFrames that it reads, in that order, to a DataFrame.
 
         An operator that keeps state (an aggregate, a join, deduplication) has `state_partitions`: the partitions
-        of its state, and so the most that its parallelism can be without moving the state.
+        that its state begins with, and so the most that its parallelism can be. With a `max_parallelism` above
+        that it may have more instances: its state is then moved into more partitions, which takes seconds.
         """
         if output_mode not in _OUTPUT_MODES:
             raise InvalidInput(f"output_mode is one of {', '.join(_OUTPUT_MODES)}, found {output_mode!r}")
@@ -171,7 +180,7 @@ class Pipeline:
     def plan(self) -> Plan:
         """The parallelism to start with, within the bounds of each operator."""
         graph = self.graph()
-        return Plan({name: graph[name].clamp(self._steps[name].parallelism) for name in graph.scalable})
+        return Plan({name: _first_parallelism(graph[name], self._steps[name]) for name in graph.scalable})
 
     def readers(self, name: str) -> tuple[str, ...]:
         """Who reads what a step puts out."""
@@ -186,6 +195,12 @@ class Pipeline:
         if not step.name.isidentifier():
             raise InvalidInput(f"pipeline {self.name!r}: {step.name!r} is not a name like those of functions")
         self._steps[step.name] = step
+
+
+def _first_parallelism(operator: Operator, step: Step) -> int:
+    """Not more than the partitions that the state begins with: moving it is for a load that asks for it."""
+    wanted = step.parallelism if step.state_partitions is None else min(step.parallelism, step.state_partitions)
+    return operator.clamp(wanted)
 
 
 def _name(function: Callable[..., Any]) -> str:

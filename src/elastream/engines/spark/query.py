@@ -3,7 +3,7 @@
 A stateless operator's tasks are the splits of its input channels: another number in the control file, and the
 next batch has it. A stateful operator's tasks are its state partitions put together by `coalesce`, which is part
 of the query: it is stopped right after a batch has committed, and started again from its checkpoint. Everything
-else goes on meanwhile.
+else goes on meanwhile. For more tasks than partitions the state is moved (`state.py`) while the query is stopped.
 
 A batch is written where only its own attempt writes, and then published in one rename. Should the driver die in
 between, Spark runs the batch again with the same id; if it was published already its plan is run for the sake of
@@ -24,6 +24,7 @@ from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.pipeline import Step
+from elastream.engines.spark.state import Refused, Wanted, look, read_wanted, repartition, write_wanted
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError
 
@@ -56,6 +57,7 @@ class StepQuery:
         batch_interval_s: float,
         longest_batch_s: float,
         channel_bound: int | None,
+        say: Callable[[str], None],
     ) -> None:
         self.step = step
         self.written: dict[int, Written] = {}
@@ -68,6 +70,7 @@ class StepQuery:
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = longest_batch_s
         self._channel_bound = channel_bound
+        self._say = say
         self.failures = 0
         """In a row, without a batch between them."""
         self._query: StreamingQuery | None = None
@@ -78,6 +81,10 @@ class StepQuery:
         """Spark's thread and the one of the manager change the control, and count the waiting."""
         self._held_back_s = 0.0
         self._holding_since: float | None = None
+        self.state_can_move = True
+        """As far as is known: Spark refuses it for some operators, but only when asked."""
+        self._not_started: str | None = None
+        """Why it could not be started the last time."""
 
     @property
     def query(self) -> StreamingQuery:
@@ -96,7 +103,23 @@ class StepQuery:
             now = time.monotonic()
             return self._held_back_s + (0.0 if self._holding_since is None else now - self._holding_since)
 
+    @property
+    def state_partitions(self) -> int | None:
+        """As many as its state has, or will have once it is started."""
+        wanted = read_wanted(self._workspace.state(self.step.name))
+        return self.step.state_partitions if wanted is None else wanted.partitions
+
     def start(self) -> None:
+        try:
+            if self.step.state_partitions is not None:
+                self._settle_state()
+            self._begin()
+        except ElastreamError as error:
+            self._not_started = str(error)
+            raise
+        self._not_started = None
+
+    def _begin(self, *, once: bool = False) -> None:
         self._stopping.clear()
         self._batch_ended = None
         frame = self._build()
@@ -106,14 +129,46 @@ class StepQuery:
             frame.writeStream.queryName(self.step.name)
             .outputMode(self.step.output_mode)
             .option("checkpointLocation", str(self._workspace.checkpoint(self.step.name)))
-            .trigger(processingTime=f"{round(self._batch_interval_s * 1000)} milliseconds")
             .foreachBatch(self._write)
         )
+        if once:
+            writer = writer.trigger(once=True)
+        else:
+            writer = writer.trigger(processingTime=f"{round(self._batch_interval_s * 1000)} milliseconds")
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.step.name)
         with _starting:
             if self.step.state_partitions is not None:
-                self._spark.conf.set("spark.sql.shuffle.partitions", str(self.step.state_partitions))
+                self._spark.conf.set("spark.sql.shuffle.partitions", str(self.state_partitions))
             self._query = writer.start()
+
+    def _settle_state(self) -> None:
+        """Move the state, if it does not have the partitions that it is to have."""
+        checkpoint = self._workspace.checkpoint(self.step.name)
+        found = look(checkpoint)
+        if found.unfinished is not None:
+            repartition(self._spark, checkpoint, found.unfinished)
+            found = look(checkpoint)
+        wanted = self.state_partitions
+        if wanted is None or found.partitions in (None, wanted):  # a state that is yet to come begins as wanted
+            return
+        if found.open_batch is not None:
+            self._finish_batch()
+        crash_point(CrashPoint.REPARTITION_WANTED, self.step.name)
+        try:
+            repartition(self._spark, checkpoint, wanted)
+        except Refused as error:
+            raise Refused(f"{found.partitions} state partitions cannot become {wanted}: {error}") from error
+        self._say(f"moved the state of {self.step.name!r} from {found.partitions} to {wanted} partitions")
+        crash_point(CrashPoint.REPARTITION_DONE, self.step.name)
+
+    def _finish_batch(self) -> None:
+        """Run the batch that was begun and not committed, and no other: without it the state is not whole."""
+        self._begin(once=True)
+        self._stopping.set()  # it is not held back, nor started again should it fail
+        try:
+            self.query.awaitTermination()
+        except Exception as error:
+            raise ElastreamError(f"the batch before moving the state failed: {str(error)[:300]}") from error
 
     def wait_until_begun(self) -> None:
         """Wait until its sources are there, or it has failed."""
@@ -131,13 +186,42 @@ class StepQuery:
         self._query.stop()
 
     def failure(self) -> str | None:
-        """What a query that ended by itself died of."""
+        """What a query that ended by itself, or could not be started, died of."""
+        if self._not_started is not None:
+            return self._not_started
         if self._query is None or self._query.isActive or self._stopping.is_set():
             return None
         error = self._query.exception()
         return "it ended without an error" if error is None else str(error)
 
-    def rescale(self, parallelism: int) -> None:
+    def rescale(self, parallelism: int, state_partitions: int | None = None) -> None:
+        """To so many instances, and where given to as many partitions of the state."""
+        declared, before = self.step.state_partitions, self.parallelism
+        if declared is None or state_partitions in (None, self.state_partitions):
+            self._restart_with(parallelism)
+            return
+        assert state_partitions is not None
+        # before the control: whoever finds only this has more partitions than it needs, and nothing is wrong
+        path = self._workspace.state(self.step.name)
+        write_wanted(path, Wanted(declared=declared, partitions=state_partitions))
+        try:
+            self._restart_with(parallelism)
+        except Refused:
+            self.keep_state()
+            self._restart_with(before)
+            raise
+
+    def keep_state(self) -> None:
+        """Go on with the partitions that the state has, and not more instances: Spark cannot move it."""
+        found = look(self._workspace.checkpoint(self.step.name)).partitions
+        assert found is not None
+        assert self.step.state_partitions is not None
+        self.state_can_move = False
+        path = self._workspace.state(self.step.name)
+        write_wanted(path, Wanted(declared=self.step.state_partitions, partitions=found))
+        self._change_control(lambda control: replace(control, parallelism=min(control.parallelism, found)))
+
+    def _restart_with(self, parallelism: int) -> None:
         self._change_control(
             lambda control: Control(
                 parallelism=parallelism,

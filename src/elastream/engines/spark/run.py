@@ -152,6 +152,7 @@ def _running(
         start=options.start,
         channel_bound=options.channel_bound,
         executors=options.executors,
+        say=on_phase,
     )
     on_phase("starting the pipeline")
     engine.start()

@@ -4,6 +4,7 @@ pipeline.json         the pipeline's name and the schemas of its steps
 lock, lock.jvm        held while a driver, and its JVM, run: checkpoints are not safe against a second writer
 channels/NAME/        what a step puts out
 checkpoints/NAME/     Spark's checkpoint of a step's query
+state/NAME.json       how many partitions the state of a step is to have
 control/NAME.json     parallelism and batch size of a step, read by its readers between two batches
 """
 
@@ -30,7 +31,7 @@ class Workspace:
     def open(self) -> None:
         """Make the folders and take the lock; refuse a folder of another pipeline, or one that is in use."""
         try:
-            for name in ("channels", "checkpoints", "control"):
+            for name in ("channels", "checkpoints", "state", "control"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ElastreamError(f"{self.folder}: cannot be used: {error.strerror}") from None
@@ -66,6 +67,9 @@ class Workspace:
 
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / name
+
+    def state(self, name: str) -> Path:
+        return self.folder / "state" / f"{name}.json"
 
     def control(self, name: str) -> Path:
         return self.folder / "control" / f"{name}.json"
