@@ -31,6 +31,8 @@ class Driver:
     jobs: list[dict[str, Any]] = field(default_factory=list)
     stages: list[dict[str, Any]] = field(default_factory=list)
     longest_ms: float = 300.0
+    ran_on: dict[int, list[str]] = field(default_factory=dict)
+    """By stage, the executor of each task."""
     url: str = ""
 
     def job(
@@ -77,6 +79,8 @@ class Driver:
             return self.jobs
         if place == "/stages?status=complete":
             return self.stages
+        if place.startswith("/stages/") and "/taskList?" in place:
+            return [{"executorId": name} for name in self.ran_on.get(int(place.split("/")[2]), ())] or None
         if place.endswith("/taskSummary?quantiles=1.0"):
             return {"quantiles": [1.0], "executorRunTime": [self.longest_ms]}
         return None
@@ -125,6 +129,17 @@ def test_useful_time_is_that_of_all_stages_less_waiting_for_shuffled_data(driver
         stages=((0, 0), (1, 0)),
         evenly_s=pytest.approx(0.65 / 4),
     )
+
+
+def test_where_the_tasks_of_the_newest_batch_of_a_run_were(driver: Driver, stages: Stages) -> None:
+    driver.job(100, 100, run="a", batch=3)
+    driver.job(100, 100, run="a", batch=4)
+    driver.job(100, run="b", batch=9)
+    driver.ran_on = {0: ["7"], 1: ["7", "7"], 2: ["7"], 3: ["0", "2", "2"]}
+    stages.look()
+    assert stages.last_tasks("a") == {"0": 1, "2": 2}
+    assert stages.last_tasks("b") == {}, "Spark has forgotten the stage"
+    assert stages.last_tasks("another") == {}
 
 
 def test_several_jobs_of_a_batch_are_its_work_together(driver: Driver, stages: Stages) -> None:
