@@ -15,7 +15,7 @@ from pathlib import Path
 import cluster_story
 from running import kept, records
 
-from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.cluster import Cluster, ClusterOptions
 
 _PATIENCE_S = 600.0  # for a machine that does other things too
@@ -59,9 +59,9 @@ def test_executors_follow_the_slots_and_one_that_is_killed_loses_nothing(tmp_pat
     assert seen["runs changed"] == [], "neither new, nor killed, nor leaving executors restart a query"
 
     numbers = range(seen["numbers"])
-    marked = list(records(SegmentLog(kept(tmp_path, "marked"))))
+    marked = list(records(FileChannel(kept(tmp_path, "marked"))))
     assert sorted(marked) == [(number, number % cluster_story.KEYS) for number in numbers]
-    counts = list(records(SegmentLog(kept(tmp_path, "counts"))))
+    counts = list(records(FileChannel(kept(tmp_path, "counts"))))
     assert len(set(counts)) == len(counts), "every count only grows"
     assert dict(sorted(counts)) == Counter(number % cluster_story.KEYS for number in numbers)
 
