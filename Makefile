@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run run-spark test exactly-once lint bench experiments clean
+.PHONY: run run-spark test kafka-jars exactly-once lint bench experiments clean
 
 run: $(READY)  ## word count: starts too small, is sized, follows its load
 	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2
@@ -13,8 +13,11 @@ run-spark: $(READY)  ## the same on Spark, about four minutes: grows when its in
 	$(BIN)/elastream run examples/wordcount.py --fresh --duration '220 s' --interval '10 s' \
 	  --set activation_intervals=2 --set scale_down_delay='20 s' --set minimum_change_share=0.2
 
-test: $(READY) lint  ## everything that must hold before a change lands
+test: $(READY) lint kafka-jars  ## everything that must hold before a change lands
 	$(BIN)/pytest
+
+kafka-jars: $(READY)  ## into ~/.cache; without them the tests on Kafka are skipped, or fail with CI=true
+	-$(BIN)/elastream kafka fetch
 
 exactly-once: $(READY)  ## nothing lost or repeated on Spark: 20 rescales, 5 kills, a crash in every narrow window
 	$(BIN)/python tests/spark/exactly_once.py

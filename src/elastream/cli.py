@@ -23,6 +23,7 @@ from elastream.engines.simulated.scenario import Scenario, read_scenario
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.experiments import frame
+from elastream.kafka_command import kafka_app
 from elastream.live import LiveRun
 from elastream.manager.events import Event, event_to_json
 from elastream.manager.knobs import Knobs
@@ -70,6 +71,7 @@ experiments_app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(experiments_app, name="experiments")
+app.add_typer(kafka_app, name="kafka")
 
 PolicyOption = Annotated[
     str, typer.Option("--policy", "-p", help="Which policy; `elastream policies` lists them.")

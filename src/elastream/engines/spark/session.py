@@ -61,6 +61,11 @@ def start_session(
 
 def check_java() -> None:
     """Spark fails without Java, and with an old one, in ways that say little."""
+    find_java()
+
+
+def find_java() -> str:
+    """The command that starts it; an error that says what to do where there is none, or an old one."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     how = "install one (Debian: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
@@ -75,3 +80,4 @@ def check_java() -> None:
     if found is None or int(found[1]) < _LEAST_JAVA:
         version = found[0].split('"')[1] if found else "unknown"
         raise ElastreamError(f"Spark needs Java {_LEAST_JAVA} or newer, found {version} at {java}: {how}")
+    return java
