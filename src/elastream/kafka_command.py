@@ -47,7 +47,7 @@ def start(
     folder: Annotated[Path, typer.Option(help="Where it keeps its records.")] = Path("out") / "kafka",
     as_json: JsonOption = False,
 ) -> None:
-    """Run a broker (one node, KRaft mode) until Ctrl-C; started again in the same folder it has all its records."""
+    """Run a broker (one node, KRaft mode) until Ctrl-C; started again in the same folder it has its records."""
     from elastream.engines.spark.kafka.broker import Broker
 
     _fetch(quiet=as_json)

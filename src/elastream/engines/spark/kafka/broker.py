@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -29,7 +31,7 @@ from elastream.errors import ElastreamError
 HOST = "127.0.0.1"
 _HEAP = "256m"
 _START_TIMEOUT_S = 120.0
-_STOP_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.1
 _PROPERTIES = {
     "process.roles": "broker,controller",
@@ -89,15 +91,16 @@ class Broker:
             raise ElastreamError(f"{self._folder}: cannot be used: {error.strerror}") from None
         command = [java, f"-Xmx{_HEAP}", "-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=WARN"]
         command += ["-cp", os.pathsep.join(map(str, jars))]
-        if not (self._folder / "data" / "meta.properties").exists():
-            self._format([*command, "kafka.tools.StorageTool"], properties)
-        with self.log_file.open("ab") as log:
+        with self._locked() as lock, self.log_file.open("ab") as log:
+            if not (self._folder / "data" / "meta.properties").exists():
+                self._format([*command, "kafka.tools.StorageTool"], properties)
             self._process = subprocess.Popen(
                 [sys.executable, with_parent.__file__, *command, "kafka.Kafka", str(properties)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us; and it can be killed with all that it started
+                pass_fds=(lock,),
             )
         try:
             self._wait_until_it_answers(self._process)
@@ -131,6 +134,24 @@ class Broker:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process = None
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The folder is ours, and then that of the process that is given the lock, until it has ended."""
+        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT)
+        deadline_s = time.monotonic() + _STOP_TIMEOUT_S  # one whose parent was killed needs a moment to end
+        try:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() > deadline_s:
+                        raise ElastreamError(f"{self._folder}: another broker runs in this folder") from None
+                    time.sleep(_POLL_S)
+            yield lock
+        finally:
+            os.close(lock)
 
     def _write_properties(self) -> Path:
         controller = _free_port()
