@@ -19,8 +19,9 @@ test: $(READY) lint kafka-jars  ## everything that must hold before a change lan
 kafka-jars: $(READY)  ## into ~/.cache; without them the tests on Kafka are skipped, or fail with CI=true
 	-$(BIN)/elastream kafka fetch
 
-exactly-once: $(READY)  ## nothing lost or repeated on Spark: 20 rescales, 5 kills, a crash in every narrow window
-	$(BIN)/python tests/spark/exactly_once.py
+exactly-once: $(READY) kafka-jars  ## on Spark, with both kinds of channels: 20 rescales, 5 kills, crashes in all narrow windows
+	$(BIN)/python tests/spark/exactly_once.py --channels files
+	$(BIN)/python tests/spark/exactly_once.py --channels kafka
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -195,6 +195,10 @@ def run(
     channel_bound: Annotated[
         int | None, typer.Option(help="Records that may wait in a channel before its writer is held back.")
     ] = None,
+    channels: Annotated[str, typer.Option(help="What lies between operators: files or kafka.")] = "files",
+    kafka_servers: Annotated[
+        str, typer.Option(help="For --channels kafka; `elastream kafka start` runs a broker.")
+    ] = "localhost:9092",
     folder: Annotated[
         Path | None, typer.Option(help="Where channels, checkpoints and the recording are kept.")
     ] = None,
@@ -208,6 +212,7 @@ def run(
     A live table while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends it after
     the batches under way; started again with the same folder, it goes on where it stopped.
     """
+    from elastream.engines.spark.channels.kinds import delete_topics, kind_of
     from elastream.engines.spark.engine import PipelineFailed
     from elastream.engines.spark.run import RunOptions, read_pipeline
     from elastream.engines.spark.run import run as run_pipeline
@@ -219,8 +224,11 @@ def run(
     if dry_run:
         given["dry_run"] = "true"
     chosen, knobs = policy_and_knobs(policy, given)
+    kind = kind_of(channels, kafka_servers=kafka_servers)
     where = folder or Path("out") / found.pipeline.name
     if fresh:
+        for left in delete_topics(where / "channels"):
+            err.print(left, soft_wrap=True)
         shutil.rmtree(where, ignore_errors=True)
     options = RunOptions(
         folder=where,
@@ -229,6 +237,7 @@ def run(
         batch_interval_s=duration_of("--batch-interval", batch_interval),
         channel_bound=channel_bound,
         generate=generate,
+        channels=kind,
     )
     snapshots: list[Snapshot] = []
     events: list[Event] = []

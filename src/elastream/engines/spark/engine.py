@@ -16,6 +16,7 @@ from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.query import StepQuery
@@ -44,11 +45,12 @@ class SparkEngine:
         *,
         batch_interval_s: float = 1.0,
         channel_bound: int | None = None,
+        channels: ChannelKind | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._graph = pipeline.graph()
         self._spark = spark
-        self._workspace = Workspace(folder, pipeline.name)
+        self._workspace = Workspace(folder, pipeline.name, channels)
         self._batch_interval_s = batch_interval_s
         self._channel_bound = channel_bound
         self._schemas: dict[str, StructType] = {}
@@ -68,6 +70,7 @@ class SparkEngine:
         """Start every query, each from its checkpoint if it has one."""
         self._workspace.open()
         try:
+            self._workspace.channels.check(self._spark)
             plan = self._pipeline.plan()
             for name in self._graph.order:
                 self._prepare(self._pipeline[name], plan.get(name, 1))
@@ -122,7 +125,8 @@ class SparkEngine:
         return Outcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail="; ".join(failures))
 
     def measure(self) -> Snapshot:
-        gaps = self._take_in() + self._revive()
+        trouble = self._workspace.channels.trouble()
+        gaps = self._take_in() + ([f"{trouble}: the pipeline waits"] if trouble else self._revive())
         now_s = time.time()
         window_s = now_s - self._marked_s
         counts = self._count_arrived()
@@ -142,7 +146,8 @@ class SparkEngine:
             batch_costs=dict(self._costs),
         )
         self._marked_s, self._arrived = now_s, counts
-        self._forget()
+        if trouble is None:
+            self._forget()
         return snapshot
 
     # Building the queries

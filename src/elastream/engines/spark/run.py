@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
@@ -69,6 +70,7 @@ class RunOptions:
     batch_interval_s: float
     channel_bound: int | None
     generate: bool
+    channels: ChannelKind
 
 
 def run(
@@ -86,13 +88,14 @@ def run(
     options.folder.mkdir(parents=True, exist_ok=True)
     with _stopping_on_signals(clock):
         on_phase("starting Spark")
-        spark = start_session(file.pipeline.name, master=options.master)
+        spark = start_session(file.pipeline.name, master=options.master, jars=options.channels.jars())
         engine = SparkEngine(
             file.pipeline,
             spark,
             options.folder,
             batch_interval_s=options.batch_interval_s,
             channel_bound=options.channel_bound,
+            channels=options.channels,
         )
         on_phase("starting the pipeline")
         engine.start()

@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.files_source import FileChannelSource
+from elastream.engines.spark.channels.kafka_source import KafkaChannelSource
 from elastream.errors import ElastreamError
 
 _LEAST_JAVA = 17
@@ -36,6 +38,8 @@ _SETTINGS = {
     "spark.sql.streaming.stopTimeout": "60s",
     # by default a timestamp is written in a form that only Spark reads back with its time zone
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # all but Kafka's own: its older way of writing does not say how many records there were
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
     # a batch writes few small files, and a rename publishes them
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -44,18 +48,26 @@ _SETTINGS = {
 
 
 def start_session(
-    name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    jars: Sequence[Path] = (),
 ) -> SparkSession:
+    """The jars are those of the channels, and of what else the pipeline needs."""
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
+    if jars:
+        builder = builder.config("spark.jars", ",".join(map(str, jars)))
     if master.startswith("local"):
         builder = builder.config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(FileChannelSource)
+    for source in (FileChannelSource, KafkaChannelSource):
+        session.dataSource.register(source)
     return session
 
 
