@@ -32,7 +32,9 @@ from running import records
 
 from elastream.engines.spark.channels.control import read_control
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
 from elastream.engines.spark.crash_points import VARIABLE, CrashPoint
+from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.workspace import Workspace
 
 PATIENCE_S = 240.0  # far more than anything takes on a machine that does nothing else
@@ -49,12 +51,13 @@ _PARALLELISM = (1, 2, 4)  # those that differ where the state has 4 partitions
 class Driver:
     """The program, in a session of its own so that everything that it starts can be found and killed."""
 
-    def __init__(self, folder: Path, *, crash_at: str | None = None) -> None:
+    def __init__(self, folder: Path, channels: ChannelKind, *, crash_at: str | None = None) -> None:
+        servers = [channels.servers] if isinstance(channels, Kafka) else []
         self._log = folder / "driver.log"
         self._log_begins = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, program.__file__, str(folder)],
+                [sys.executable, program.__file__, str(folder), *servers],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -148,9 +151,9 @@ def _kill(pid: int) -> None:
 class Feeder:
     """Writes numbers to the feed, as fast as the slowest step reads, until it is told to stop."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, channels: ChannelKind) -> None:
         self._folder = folder
-        self._feed = _workspace(folder).channel(program.FEED)
+        self._feed = Workspace(program.workspace(folder), "exactly_once", channels).channel(program.FEED)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write)
 
@@ -230,6 +233,7 @@ def _kept(folder: Path, operator: str) -> list[tuple[int, ...]]:
 
 
 def _workspace(folder: Path) -> Workspace:
+    """For what channels of all kinds have: their logs."""
     return Workspace(program.workspace(folder), "exactly_once")
 
 
@@ -256,14 +260,14 @@ class Ending:
     took_s: float
 
 
-def tell(folder: Path, story: Story) -> Ending:
+def tell(folder: Path, story: Story, channels: ChannelKind) -> Ending:
     """Live through all rescales and kills, drain, and check the sinks."""
     began_s = time.monotonic()
     chance = random.Random(story.seed)
-    with Feeder(folder) as feeder:
+    with Feeder(folder, channels) as feeder:
         for life in range(story.kills + 1):
             before = committed(folder)
-            with Driver(folder) as driver:
+            with Driver(folder, channels) as driver:
                 driver.wait_ready()
                 _live(driver, folder, before, story, life, chance)
                 if life < story.kills:
@@ -303,10 +307,10 @@ def _any_rescale(folder: Path, chance: random.Random) -> dict[str, int]:
     return {name: chance.choice([count for count in _PARALLELISM if count != now[name]]) for name in chosen}
 
 
-def crash_in(folder: Path, point: CrashPoint, step: str) -> None:
+def crash_in(folder: Path, point: CrashPoint, step: str, channels: ChannelKind) -> None:
     """Crash at a point that a step comes by, start again, drain, and check the sinks."""
-    with Feeder(folder) as feeder:
-        with Driver(folder, crash_at=f"{point}/{step}/2") as driver:
+    with Feeder(folder, channels) as feeder:
+        with Driver(folder, channels, crash_at=f"{point}/{step}/2") as driver:
             if point in (CrashPoint.RESCALE_STOPPED, CrashPoint.RESCALE_STARTED):
                 driver.wait_ready()
                 driver.wait_until(lambda: committed(folder)[step] > 0, "past its first batch")
@@ -314,7 +318,7 @@ def crash_in(folder: Path, point: CrashPoint, step: str) -> None:
                 driver.rescale({step: 4}, wait=False)
             driver.wait_crashed()
         crashed_with = committed(folder)
-        with Driver(folder) as driver:
+        with Driver(folder, channels) as driver:
             driver.wait_ready()
             _wait_further(driver, folder, crashed_with, 2)
             numbers = feeder.stop()
@@ -344,21 +348,36 @@ def main() -> None:
     parser.add_argument("--rescales", type=int, default=20)
     parser.add_argument("--batches", type=int, default=20, help="of every operator between two kills, at least")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--channels", choices=("files", "kafka"), default="files")
     given = parser.parse_args()
     story = Story(kills=given.kills, rescales=given.rescales, batches=given.batches, seed=given.seed)
+    with _channels(given.channels) as channels:
+        _tell_all(story, channels)
+
+
+def _tell_all(story: Story, channels: ChannelKind) -> None:
     with _fresh_folder() as folder:
-        ending = tell(folder, story)
+        ending = tell(folder, story, channels)
     batches = ", ".join(f"{name} {count}" for name, count in ending.batches.items())
     print(
-        f"{story.kills} kills and {story.rescales} rescales, seed {story.seed}: {ending.numbers} records, "
-        f"each once; batches: {batches}; {ending.took_s:.0f} s",
+        f"channels of {channels.name}, {story.kills} kills and {story.rescales} rescales, seed {story.seed}: "
+        f"{ending.numbers} records, each once; batches: {batches}; {ending.took_s:.0f} s",
         flush=True,
     )
     for point, step in WINDOWS:
         began_s = time.monotonic()
         with _fresh_folder() as folder:
-            crash_in(folder, point, step)
+            crash_in(folder, point, step, channels)
         print(f"crash {point} of {step}: each record once; {time.monotonic() - began_s:.0f} s", flush=True)
+
+
+@contextlib.contextmanager
+def _channels(name: str) -> Iterator[ChannelKind]:
+    if name == "files":
+        yield Files()
+        return
+    with tempfile.TemporaryDirectory(prefix="exactly-once-kafka-") as folder, Broker(Path(folder)) as broker:
+        yield Kafka(servers=broker.servers)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """A pipeline over numbered records, in a process that is there to be killed and started again.
 
-    python exactly_once_driver.py FOLDER
+    python exactly_once_driver.py FOLDER [KAFKA-SERVERS]
 
 It has a stateless, a keyed stateful and a joining operator, each with a sink that keeps what it gives. It says
 `ready` when all queries are started. Lines on its standard input are commands: `rescale marked=3 counts=1` is
@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from elastream.dataflow import Plan
+from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.session import start_session
@@ -63,7 +64,7 @@ def workspace(folder: Path) -> Path:
     return folder / "workspace"
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, channels: ChannelKind) -> None:
     temporary = folder / "temporary"  # a killed JVM leaves its temporary files behind
     temporary.mkdir(exist_ok=True)
     spark = start_session(
@@ -74,8 +75,11 @@ def main(folder: Path) -> None:
             "spark.local.dir": str(temporary),
             "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
         },
+        jars=channels.jars(),
     )
-    engine = SparkEngine(pipeline(folder), spark, workspace(folder), batch_interval_s=BATCH_INTERVAL_S)
+    engine = SparkEngine(
+        pipeline(folder), spark, workspace(folder), batch_interval_s=BATCH_INTERVAL_S, channels=channels
+    )
     engine.start()
     print("ready", flush=True)
     commands = _commands()
@@ -116,4 +120,4 @@ def _commands() -> queue.Queue[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Kafka(servers=sys.argv[2]) if len(sys.argv) > 2 else Files())

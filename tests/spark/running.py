@@ -15,8 +15,9 @@ from pyspark.sql.types import StructType
 
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.engine import SparkEngine
-from elastream.engines.spark.pipeline import Pipeline
+from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.workspace import Workspace
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
@@ -52,16 +53,30 @@ class Running:
     """A pipeline in a folder, under an engine; its sinks are those of `keep` in `kept(folder, name)`."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, folder: Path, *, channel_bound: int | None = None
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        folder: Path,
+        *,
+        channel_bound: int | None = None,
+        channels: ChannelKind | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.folder = folder
-        self.workspace = Workspace(folder / "run", pipeline.name)
+        self.workspace = Workspace(folder / "run", pipeline.name, channels)
         self.engine = SparkEngine(
-            pipeline, spark, folder / "run", batch_interval_s=BATCH_INTERVAL_S, channel_bound=channel_bound
+            pipeline,
+            spark,
+            folder / "run",
+            batch_interval_s=BATCH_INTERVAL_S,
+            channel_bound=channel_bound,
+            channels=channels,
         )
 
     def __enter__(self) -> Self:
+        for step in self.pipeline.steps:
+            if step.kind is Kind.FEED:
+                self.workspace.channel(step.name).create()
         self.engine.start()
         return self
 
