@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run simulate test exactly-once lint bench experiments clean
+.PHONY: run simulate test kafka-jars exactly-once lint bench experiments clean
 
 run: $(READY)  ## word count on Spark, three and a half minutes: starts too small, is sized, follows its load
 	$(BIN)/elastream run examples/wordcount.py --fresh --duration '200 s' --interval '10 s' \
@@ -13,11 +13,15 @@ run: $(READY)  ## word count on Spark, three and a half minutes: starts too smal
 simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2
 
-test: $(READY) lint  ## everything that must hold before a change lands
+test: $(READY) lint kafka-jars  ## everything that must hold before a change lands
 	$(BIN)/pytest
 
-exactly-once: $(READY)  ## nothing lost or repeated on Spark: 20 rescales, 5 kills, a crash in every narrow window
-	$(BIN)/python tests/spark/exactly_once.py
+kafka-jars: $(READY)  ## into ~/.cache; without them the tests on Kafka are skipped, or fail with CI=true
+	-$(BIN)/elastream kafka fetch
+
+exactly-once: $(READY) kafka-jars  ## on Spark, with both kinds of channels: 20 rescales, 5 kills, crashes in all narrow windows
+	$(BIN)/python tests/spark/exactly_once.py --channels files
+	$(BIN)/python tests/spark/exactly_once.py --channels kafka
 
 lint: $(READY)
 	$(BIN)/ruff check .

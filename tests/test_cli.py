@@ -608,6 +608,26 @@ def test_a_recording_that_cannot_be_written_is_told(run: Run, scenario: Path, pa
     assert Path(path).exists() == (path != "file/run.jsonl")
 
 
+# Kafka
+
+
+def test_another_kind_of_channel_is_refused_before_anything_is_deleted(run: Run) -> None:
+    Path("pipeline.py").write_text(
+        "from elastream.engines.spark.pipeline import Pipeline\npipeline = Pipeline('p')\n"
+    )
+    Path("out/p").mkdir(parents=True)
+    said = refused(run("run", "pipeline.py", "--fresh", "--channels", "kafak"))
+    assert said == "channels are files or kafka, found 'kafak' (did you mean 'kafka'?)"
+    assert Path("out/p").is_dir()
+
+
+def test_a_broker_without_its_jars_and_no_way_to_get_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("ELASTREAM_MAVEN_REPOSITORY", "file:///nowhere")
+    assert "cannot be fetched" in refused(run("kafka", "start"))
+    assert not list(Path("cache").rglob("*.jar"))
+
+
 # Help
 
 OPTIONS = {
@@ -621,6 +641,9 @@ OPTIONS = {
     "cluster start": ["--workers", "--cores", "--memory", "--port", "--web-port", "--host", "--folder", "--json"],
     "experiments": ["run", "--json"],
     "experiments run": ["NAMES", "--all", "--out", "--json"],
+    "kafka": ["fetch", "start"],
+    "kafka fetch": ["--json"],
+    "kafka start": ["--port", "--folder", "--json"],
 }
 
 

@@ -24,6 +24,7 @@ from elastream.engines.simulated.scenario import Scenario, read_scenario
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.experiments import frame
+from elastream.kafka_command import kafka_app
 from elastream.live import LiveRun
 from elastream.manager.events import Event, event_to_json
 from elastream.manager.knobs import Knobs
@@ -72,6 +73,7 @@ experiments_app = typer.Typer(
 )
 app.add_typer(experiments_app, name="experiments")
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(kafka_app, name="kafka")
 
 PolicyOption = Annotated[
     str, typer.Option("--policy", "-p", help="Which policy; `elastream policies` lists them.")
@@ -210,6 +212,10 @@ def run(
     channel_bound: Annotated[
         int | None, typer.Option(help="Records that may wait in a channel before its writer is held back.")
     ] = None,
+    channels: Annotated[str, typer.Option(help="What lies between operators: files or kafka.")] = "files",
+    kafka_servers: Annotated[
+        str, typer.Option(help="For --channels kafka; `elastream kafka start` runs a broker.")
+    ] = "localhost:9092",
     folder: Annotated[
         Path | None, typer.Option(help="Where channels, checkpoints and the recording are kept.")
     ] = None,
@@ -223,6 +229,7 @@ def run(
     A live table while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends it after
     the batches under way; started again with the same folder, it goes on where it stopped.
     """
+    from elastream.engines.spark.channels.kinds import delete_topics, kind_of
     from elastream.engines.spark.engine import PipelineFailed
     from elastream.engines.spark.executors import ExecutorOptions
     from elastream.engines.spark.run import RunOptions, read_pipeline
@@ -235,8 +242,11 @@ def run(
     if dry_run:
         given["dry_run"] = "true"
     chosen, knobs = policy_and_knobs(policy, given)
+    kind = kind_of(channels, kafka_servers=kafka_servers)
     where = folder or Path("out") / found.pipeline.name
     if fresh:
+        for left in delete_topics(where / "channels"):
+            err.print(left, soft_wrap=True)
         shutil.rmtree(where, ignore_errors=True)
     options = RunOptions(
         folder=where,
@@ -254,6 +264,7 @@ def run(
             least=min_executors,
             most=max_executors,
         ),
+        channels=kind,
     )
     snapshots: list[Snapshot] = []
     events: list[Event] = []

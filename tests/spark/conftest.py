@@ -1,4 +1,4 @@
-"""One Spark for all tests that run pipelines in this process."""
+"""One Spark, and one broker of Kafka, for all tests that run pipelines in this process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
+from elastream.engines.spark.kafka.broker import Broker
+from elastream.engines.spark.kafka.jars import JarUse, jar_paths, missing_jars
 from elastream.engines.spark.session import check_java, start_session
 from elastream.errors import ElastreamError
 
@@ -34,6 +37,29 @@ def spark(_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spa
         "spark.sql.shuffle.partitions": "4",  # of what keeps no state, such as the aggregate of a table
         "spark.sql.session.timeZone": "Asia/Kolkata",  # not that of the files, so that a mix-up shows
     }
-    session = start_session("tests", master="local[8]", settings=settings)
+    jars = [] if missing_jars() else jar_paths(JarUse.CONNECTOR)
+    session = start_session("tests", master="local[8]", settings=settings, jars=jars)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    if missing := missing_jars():
+        why = f"{len(missing)} jars of Kafka are missing, the first {missing[0].file}: see `make kafka-jars`"
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"with CI=true the tests on Kafka must run: {why}")
+        pytest.skip(why)
+    broker = Broker(tmp_path_factory.mktemp("kafka"))
+    broker.start()
+    yield broker
+    broker.kill()  # nobody needs its records any more
+
+
+@pytest.fixture(params=["files", "kafka"])
+def channels(request: pytest.FixtureRequest) -> ChannelKind:
+    """The kinds of channels: what holds for one holds for the other."""
+    if request.param == "files":
+        return Files()
+    broker: Broker = request.getfixturevalue("broker")
+    return Kafka(servers=broker.servers)

@@ -32,7 +32,9 @@ from running import records
 
 from elastream.engines.spark.channels.control import read_control
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
 from elastream.engines.spark.crash_points import VARIABLE, CrashPoint
+from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.state import look
 from elastream.engines.spark.workspace import Workspace
 
@@ -50,17 +52,22 @@ _PARALLELISM = (1, 2, 4)  # the last is more than the state has partitions in th
 class Driver:
     """The program, in a session of its own so that everything that it starts can be found and killed."""
 
-    def __init__(self, folder: Path, *, crash_at: str | None = None, state_partitions: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        channels: ChannelKind,
+        *,
+        crash_at: str | None = None,
+        state_partitions: int | None = None,
+    ) -> None:
+        options = ["--kafka", channels.servers] if isinstance(channels, Kafka) else []
+        if state_partitions is not None:
+            options += ["--state-partitions", str(state_partitions)]
         self._log = folder / "driver.log"
         self._log_begins = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    program.__file__,
-                    str(folder),
-                    *([str(state_partitions)] if state_partitions else []),
-                ],
+                [sys.executable, program.__file__, str(folder), *options],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -154,9 +161,9 @@ def _kill(pid: int) -> None:
 class Feeder:
     """Writes numbers to the feed, as fast as the slowest step reads, until it is told to stop."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, channels: ChannelKind) -> None:
         self._folder = folder
-        self._feed = _workspace(folder).channel(program.FEED)
+        self._feed = Workspace(program.workspace(folder), "exactly_once", channels).channel(program.FEED)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write)
 
@@ -236,6 +243,7 @@ def _kept(folder: Path, operator: str) -> list[tuple[int, ...]]:
 
 
 def _workspace(folder: Path) -> Workspace:
+    """For what channels of all kinds have: their logs."""
     return Workspace(program.workspace(folder), "exactly_once")
 
 
@@ -262,14 +270,14 @@ class Ending:
     took_s: float
 
 
-def tell(folder: Path, story: Story) -> Ending:
+def tell(folder: Path, story: Story, channels: ChannelKind) -> Ending:
     """Live through all rescales and kills, drain, and check the sinks."""
     began_s = time.monotonic()
     chance = random.Random(story.seed)
-    with Feeder(folder) as feeder:
+    with Feeder(folder, channels) as feeder:
         for life in range(story.kills + 1):
             before = committed(folder)
-            with Driver(folder) as driver:
+            with Driver(folder, channels) as driver:
                 driver.wait_ready()
                 _live(driver, folder, before, story, life, chance)
                 if life < story.kills:
@@ -309,38 +317,38 @@ def _any_rescale(folder: Path, chance: random.Random) -> dict[str, int]:
     return {name: chance.choice([count for count in _PARALLELISM if count != now[name]]) for name in chosen}
 
 
-def crash_in(folder: Path, point: CrashPoint, step: str) -> None:
+def crash_in(folder: Path, point: CrashPoint, step: str, channels: ChannelKind) -> None:
     """Crash at a point that a step comes by, start again, drain, and check the sinks."""
-    with Feeder(folder) as feeder:
+    with Feeder(folder, channels) as feeder:
         passing = 1 if point in _OF_A_REPARTITION else 2
-        with Driver(folder, crash_at=f"{point}/{step}/{passing}") as driver:
+        with Driver(folder, channels, crash_at=f"{point}/{step}/{passing}") as driver:
             if point in _OF_A_RESCALE:
                 _move_state(driver, folder, step)
             driver.wait_crashed()
-        _recover(folder, feeder)
+        _recover(folder, channels, feeder)
     if point in _OF_A_RESCALE:
         assert look(_workspace(folder).checkpoint(step)).partitions == 4, "what was begun is done"
 
 
-def kill_in_a_repartition(folder: Path, step: str) -> None:
+def kill_in_a_repartition(folder: Path, step: str, channels: ChannelKind) -> None:
     """Kill everything while Spark copies the state, start again, drain, and check the sinks."""
     checkpoint = _workspace(folder).checkpoint(step)
-    with Feeder(folder) as feeder:
-        with Driver(folder) as driver:
+    with Feeder(folder, channels) as feeder:
+        with Driver(folder, channels) as driver:
             _move_state(driver, folder, step)
             driver.wait_until(lambda: look(checkpoint).unfinished is not None, "in a repartition")
         assert look(checkpoint).unfinished == 4, "it was done before the kill"
-        _recover(folder, feeder)
+        _recover(folder, channels, feeder)
     assert look(checkpoint).partitions == 4
 
 
-def declare_anew_after_a_crash(folder: Path) -> None:
+def declare_anew_after_a_crash(folder: Path, channels: ChannelKind) -> None:
     """Crash in a batch, and start again with another number of state partitions: the batch must be done first."""
-    with Feeder(folder) as feeder:
-        with Driver(folder, crash_at=f"{CrashPoint.AFTER_THE_PUBLICATION}/counts/2") as driver:
+    with Feeder(folder, channels) as feeder:
+        with Driver(folder, channels, crash_at=f"{CrashPoint.AFTER_THE_PUBLICATION}/counts/2") as driver:
             driver.wait_crashed()
         assert look(_workspace(folder).checkpoint("counts")).open_batch is not None
-        _recover(folder, feeder, state_partitions=3)
+        _recover(folder, channels, feeder, state_partitions=3)
     assert look(_workspace(folder).checkpoint("counts")).partitions == 3
 
 
@@ -352,10 +360,10 @@ def _move_state(driver: Driver, folder: Path, step: str) -> None:
     driver.rescale({step: 4}, wait=False)
 
 
-def _recover(folder: Path, feeder: Feeder, *, state_partitions: int | None = None) -> None:
+def _recover(folder: Path, channels: ChannelKind, feeder: Feeder, *, state_partitions: int | None = None) -> None:
     """Start again, drain, and check the sinks."""
     crashed_with = committed(folder)
-    with Driver(folder, state_partitions=state_partitions) as driver:
+    with Driver(folder, channels, state_partitions=state_partitions) as driver:
         driver.wait_ready()
         _wait_further(driver, folder, crashed_with, 2)
         numbers = feeder.stop()
@@ -390,28 +398,43 @@ def main() -> None:
     parser.add_argument("--rescales", type=int, default=20)
     parser.add_argument("--batches", type=int, default=20, help="of every operator between two kills, at least")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--channels", choices=("files", "kafka"), default="files")
     given = parser.parse_args()
     story = Story(kills=given.kills, rescales=given.rescales, batches=given.batches, seed=given.seed)
+    with _channels(given.channels) as channels:
+        _tell_all(story, channels)
+
+
+def _tell_all(story: Story, channels: ChannelKind) -> None:
     with _fresh_folder() as folder:
-        ending = tell(folder, story)
+        ending = tell(folder, story, channels)
     batches = ", ".join(f"{name} {count}" for name, count in ending.batches.items())
     print(
-        f"{story.kills} kills and {story.rescales} rescales, seed {story.seed}: {ending.numbers} records, "
-        f"each once; batches: {batches}; {ending.took_s:.0f} s",
+        f"channels of {channels.name}, {story.kills} kills and {story.rescales} rescales, seed {story.seed}: "
+        f"{ending.numbers} records, each once; batches: {batches}; {ending.took_s:.0f} s",
         flush=True,
     )
     for point, step in WINDOWS:
         began_s = time.monotonic()
         with _fresh_folder() as folder:
-            crash_in(folder, point, step)
+            crash_in(folder, point, step, channels)
         print(f"crash {point} of {step}: each record once; {time.monotonic() - began_s:.0f} s", flush=True)
     for step in ("counts", "pairs"):
         with _fresh_folder() as folder:
-            kill_in_a_repartition(folder, step)
+            kill_in_a_repartition(folder, step, channels)
         print(f"kill in a repartition of {step}: each record once", flush=True)
     with _fresh_folder() as folder:
-        declare_anew_after_a_crash(folder)
+        declare_anew_after_a_crash(folder, channels)
     print("state partitions declared anew after a crash: each record once", flush=True)
+
+
+@contextlib.contextmanager
+def _channels(name: str) -> Iterator[ChannelKind]:
+    if name == "files":
+        yield Files()
+        return
+    with tempfile.TemporaryDirectory(prefix="exactly-once-kafka-") as folder, Broker(Path(folder)) as broker:
+        yield Kafka(servers=broker.servers)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """A pipeline over numbered records, in a process that is there to be killed and started again.
 
-    python exactly_once_driver.py FOLDER [STATE_PARTITIONS]
+    python exactly_once_driver.py FOLDER [--kafka SERVERS] [--state-partitions N]
 
 It has a stateless, a keyed stateful and a joining operator, each with a sink that keeps what it gives. It says
 `ready` when all queries are started. Lines on its standard input are commands: `rescale marked=3 counts=1` is
@@ -10,6 +10,7 @@ way.
 
 from __future__ import annotations
 
+import argparse
 import queue
 import sys
 import threading
@@ -20,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from elastream.dataflow import Plan
+from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.session import start_session
@@ -66,7 +68,7 @@ def workspace(folder: Path) -> Path:
     return folder / "workspace"
 
 
-def main(folder: Path, *state_partitions: str) -> None:
+def main(folder: Path, channels: ChannelKind, state_partitions: int) -> None:
     temporary = folder / "temporary"  # a killed JVM leaves its temporary files behind
     temporary.mkdir(exist_ok=True)
     spark = start_session(
@@ -77,9 +79,15 @@ def main(folder: Path, *state_partitions: str) -> None:
             "spark.local.dir": str(temporary),
             "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}",
         },
+        jars=channels.jars(),
     )
-    declared = pipeline(folder, *map(int, state_partitions))
-    engine = SparkEngine(declared, spark, workspace(folder), batch_interval_s=BATCH_INTERVAL_S)
+    engine = SparkEngine(
+        pipeline(folder, state_partitions),
+        spark,
+        workspace(folder),
+        batch_interval_s=BATCH_INTERVAL_S,
+        channels=channels,
+    )
     engine.start()
     print("ready", flush=True)
     commands = _commands()
@@ -120,4 +128,9 @@ def _commands() -> queue.Queue[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--kafka")
+    arguments.add_argument("--state-partitions", type=int, default=2)
+    given = arguments.parse_args()
+    main(given.folder, Kafka(servers=given.kafka) if given.kafka else Files(), given.state_partitions)

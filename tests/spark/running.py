@@ -15,8 +15,9 @@ from pyspark.sql.types import StructType
 
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.engine import SparkEngine
-from elastream.engines.spark.pipeline import Pipeline
+from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.workspace import Workspace
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
@@ -51,13 +52,26 @@ def costing(frame: DataFrame, milliseconds: int) -> DataFrame:
 class Running:
     """A pipeline in a folder, under an engine; its sinks are those of `keep` in `kept(folder, name)`."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, folder: Path, **options: Any) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        folder: Path,
+        *,
+        channels: ChannelKind | None = None,
+        **options: Any,
+    ) -> None:
         self.pipeline = pipeline
         self.folder = folder
-        self.workspace = Workspace(folder / "run", pipeline.name)
-        self.engine = SparkEngine(pipeline, spark, folder / "run", batch_interval_s=BATCH_INTERVAL_S, **options)
+        self.workspace = Workspace(folder / "run", pipeline.name, channels)
+        self.engine = SparkEngine(
+            pipeline, spark, folder / "run", batch_interval_s=BATCH_INTERVAL_S, channels=channels, **options
+        )
 
     def __enter__(self) -> Self:
+        for step in self.pipeline.steps:
+            if step.kind is Kind.FEED:
+                self.workspace.channel(step.name).create()
         self.engine.start()
         return self
 

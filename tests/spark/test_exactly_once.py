@@ -1,4 +1,4 @@
-"""A short run of `make exactly-once`, and the three crashes whose recovery is the most delicate."""
+"""A short run of `make exactly-once`, and the crashes whose recovery is the most delicate."""
 
 from __future__ import annotations
 
@@ -7,17 +7,28 @@ from pathlib import Path
 import pytest
 from exactly_once import Story, crash_in, kill_in_a_repartition, tell
 
+from elastream.engines.spark.channels.kinds import Files, Kafka
 from elastream.engines.spark.crash_points import CrashPoint
+from elastream.engines.spark.kafka.broker import Broker
 
 
 def test_kills_and_rescales_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    tell(tmp_path, Story(kills=2, rescales=8, batches=5))
+    tell(tmp_path, Story(kills=2, rescales=8, batches=5), Files())
 
 
 @pytest.mark.parametrize("point", [CrashPoint.IN_THE_PUBLICATION, CrashPoint.AFTER_THE_PUBLICATION])
 def test_a_crash_around_a_publication_loses_and_repeats_nothing(tmp_path: Path, point: CrashPoint) -> None:
-    crash_in(tmp_path, point, "counts")
+    crash_in(tmp_path, point, "counts", Files())
+
+
+def test_kills_and_rescales_lose_and_repeat_nothing_in_kafka(tmp_path: Path, broker: Broker) -> None:
+    tell(tmp_path, Story(kills=1, rescales=3, batches=3), Kafka(servers=broker.servers))
+
+
+def test_messages_of_a_batch_that_was_not_published_stay_out_of_the_stream(tmp_path: Path, broker: Broker) -> None:
+    """They lie in the topic, and cannot be cleared away like files."""
+    crash_in(tmp_path, CrashPoint.AFTER_THE_TASKS, "counts", Kafka(servers=broker.servers))
 
 
 def test_a_kill_while_state_is_moved_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    kill_in_a_repartition(tmp_path, "counts")
+    kill_in_a_repartition(tmp_path, "counts", Files())

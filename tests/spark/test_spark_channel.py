@@ -1,7 +1,8 @@
-"""The file channel as Spark reads it: every record once, in as many tasks as the control says at that moment."""
+"""A channel as Spark reads it, of each kind: every record once, in as many tasks as the control says of late."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -14,7 +15,7 @@ from pyspark.sql.types import StructType
 from running import PATIENCE_S, Running, kept, wait_until, write
 
 from elastream.engines.spark.channels.control import Control, write_control
-from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.stages import Stages
@@ -25,8 +26,8 @@ SCHEMA = "id bigint, word string"
 class Reader:
     """A query that only reads a channel, and the batches that it was given."""
 
-    def __init__(self, spark: SparkSession, folder: Path, *, most_records: int) -> None:
-        self.channel = FileChannel(folder / "channel")
+    def __init__(self, spark: SparkSession, channels: ChannelKind, folder: Path, *, most_records: int) -> None:
+        self.channel = channels.channel(folder / "channel", "tests")
         self.channel.create()
         self.batches: dict[int, list[int]] = {}
         self._spark = spark
@@ -74,9 +75,11 @@ class Reader:
             query.awaitTermination(int(PATIENCE_S))
 
 
-def test_a_batch_has_as_many_tasks_as_the_control_says_of_late(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_has_as_many_tasks_as_the_control_says_of_late(
+    spark: SparkSession, channels: ChannelKind, tmp_path: Path
+) -> None:
     stages = Stages(RestApi(str(spark.sparkContext.uiWebUrl), spark.sparkContext.applicationId))
-    reader = Reader(spark, tmp_path, most_records=10_000)
+    reader = Reader(spark, channels, tmp_path, most_records=10_000)
     reader.set_parallelism(1)
     tasks: list[set[int]] = []
     with reader.running() as run:
@@ -97,8 +100,10 @@ def test_a_batch_has_as_many_tasks_as_the_control_says_of_late(spark: SparkSessi
     assert reader.ids == list(range(300)), "every record once, in order"
 
 
-def test_no_batch_is_larger_than_the_control_says(spark: SparkSession, tmp_path: Path) -> None:
-    reader = Reader(spark, tmp_path, most_records=30)
+def test_no_batch_is_larger_than_the_control_says(
+    spark: SparkSession, channels: ChannelKind, tmp_path: Path
+) -> None:
+    reader = Reader(spark, channels, tmp_path, most_records=30)
     reader.set_parallelism(3)
     reader.put(100)
     with reader.running():
@@ -107,8 +112,10 @@ def test_no_batch_is_larger_than_the_control_says(spark: SparkSession, tmp_path:
     assert max(map(len, reader.batches.values())) == 30
 
 
-def test_it_goes_on_where_it_stopped_and_tells_what_it_is_done_with(spark: SparkSession, tmp_path: Path) -> None:
-    reader = Reader(spark, tmp_path, most_records=1_000)
+def test_it_goes_on_where_it_stopped_and_tells_what_it_is_done_with(
+    spark: SparkSession, channels: ChannelKind, tmp_path: Path
+) -> None:
+    reader = Reader(spark, channels, tmp_path, most_records=1_000)
     reader.set_parallelism(2)
     for total in (40, 90):
         reader.put(total - len(reader.ids))
@@ -124,6 +131,7 @@ ALL_TYPES: dict[str, list[Any]] = {
     "an_int int": [2, None],
     "a_byte tinyint": [-3, None],
     "a_double double": [0.5, None],
+    "an_infinite double": [-math.inf, None],
     "a_bool boolean": [True, None],
     "a_string string": ["ö", None],
     "a_binary binary": [b"\x00\xff", None],
@@ -137,7 +145,9 @@ ALL_TYPES: dict[str, list[Any]] = {
 }
 
 
-def test_records_of_all_types_come_through_two_channels(spark: SparkSession, tmp_path: Path) -> None:
+def test_records_of_all_types_come_through_two_channels(
+    spark: SparkSession, channels: ChannelKind, tmp_path: Path
+) -> None:
     pipeline = Pipeline("types")
     pipeline.feed("everything", schema=", ".join(ALL_TYPES))
 
@@ -152,15 +162,15 @@ def test_records_of_all_types_come_through_two_channels(spark: SparkSession, tmp
 
     pipeline.keep("kept", reads="counted", folder=kept(tmp_path, "kept"))
     rows = list(zip(*ALL_TYPES.values(), strict=True))
-    with Running(spark, pipeline, tmp_path) as running:
+    with Running(spark, pipeline, tmp_path, channels=channels) as running:
         running.put("everything", rows)
         running.drain()
         found = running.kept("kept")
     assert found == [(*row, 1, {"one": 1}) for row in rows]
 
 
-def test_an_empty_channel_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
-    reader = Reader(spark, tmp_path, most_records=10)
+def test_an_empty_channel_is_waited_for(spark: SparkSession, channels: ChannelKind, tmp_path: Path) -> None:
+    reader = Reader(spark, channels, tmp_path, most_records=10)
     reader.set_parallelism(3)
     with reader.running():
         wait_until(lambda: (tmp_path / "checkpoint" / "commits").exists(), "the query has begun")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import open_channel
 from elastream.workloads.generator import generate
 from elastream.workloads.load import Load
 
@@ -18,7 +18,7 @@ def writing(channel: Path, load: Load, *, words: int = 5, tick_s: float = 0.25) 
     stop = threading.Event()
     thread = threading.Thread(
         target=generate,
-        args=(FileChannel(channel), load),
+        args=(open_channel(channel), load),
         kwargs={"words": words, "tick_s": tick_s, "stopped": stop.is_set},
         daemon=True,
     )

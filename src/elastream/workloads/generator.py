@@ -20,7 +20,7 @@ import typer
 
 from elastream.engines.simulated.scenario import LoadEntry
 from elastream.engines.spark.channels.channel import Channel
-from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import open_channel
 from elastream.errors import ElastreamError
 from elastream.formats import parse, read_yaml
 from elastream.workloads.load import Load
@@ -86,7 +86,7 @@ def main(
         LoadEntry, {"constant": float(written)} if isinstance(written, int | float) else written, "--load"
     )
     generate(
-        FileChannel(folder),
+        open_channel(folder),
         entry.load(Path.cwd()),
         words=words,
         tick_s=tick,

@@ -20,6 +20,7 @@ from elastream.engines.spark.allocation import allocation_for
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.core_waits import CoreWaits
 from elastream.engines.spark.executors import ExecutorOptions
 from elastream.engines.spark.jvm_lock import JvmLock
@@ -66,6 +67,7 @@ class SparkEngine:
         batch_interval_s: float = 1.0,
         longest_batch_s: float = 3.0,
         channel_bound: int | None = None,
+        channels: ChannelKind | None = None,
         executors: ExecutorOptions | None = None,
         start: Mapping[str, int] | None = None,
         say: Callable[[str], None] = _nothing,
@@ -78,7 +80,7 @@ class SparkEngine:
         """With the state partitions of this moment: they may be more than were declared."""
         self._spark = spark
         # absolute: executors on a cluster have working folders of their own
-        self._workspace = Workspace(folder.absolute(), pipeline.name)
+        self._workspace = Workspace(folder.absolute(), pipeline.name, channels)
         self._jvm_lock = JvmLock(spark, folder.absolute() / "lock.jvm")
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = max(batch_interval_s, longest_batch_s)
@@ -111,6 +113,7 @@ class SparkEngine:
         self._workspace.open()
         try:
             self._jvm_lock.take()
+            self._workspace.channels.check(self._spark)
             for name in self._graph.order:
                 self._prepare(self._pipeline[name], plan.get(name, 1))
             self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
@@ -174,7 +177,8 @@ class SparkEngine:
         return Outcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail=detail)
 
     def measure(self) -> Snapshot:
-        gaps = self._take_in() + self._revive()
+        trouble = self._workspace.channels.trouble()
+        gaps = self._take_in() + ([f"{trouble}: the pipeline waits"] if trouble else self._revive())
         now_s = time.time()
         window_s = now_s - self._marked_s
         counts = self._count_arrived()
@@ -194,7 +198,8 @@ class SparkEngine:
             batch_costs=dict(self._costs),
         )
         self._marked_s, self._arrived = now_s, counts
-        self._forget()
+        if trouble is None:
+            self._forget()
         return snapshot
 
     # Slots

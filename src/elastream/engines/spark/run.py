@@ -18,6 +18,7 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.executors import ExecutorOptions, is_local, session_settings, starting_slots
 from elastream.engines.spark.pipeline import Kind, Pipeline
@@ -73,6 +74,7 @@ class RunOptions:
     start: Mapping[str, int]
     channel_bound: int | None
     generate: bool
+    channels: ChannelKind
     executors: ExecutorOptions = field(default_factory=ExecutorOptions)
 
     def __post_init__(self) -> None:
@@ -97,6 +99,7 @@ def run(
         file.pipeline.name,
         master=options.master,
         settings=_settings(file, options),
+        jars=options.channels.jars(),
         log=options.folder / "spark.log",
     )
     clock = WallClock()
@@ -151,6 +154,7 @@ def _running(
         longest_batch_s=options.longest_batch_s,
         start=options.start,
         channel_bound=options.channel_bound,
+        channels=options.channels,
         executors=options.executors,
         say=on_phase,
     )

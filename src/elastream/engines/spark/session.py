@@ -8,12 +8,13 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.files_source import FileChannelSource
+from elastream.engines.spark.channels.kafka_source import KafkaChannelSource
 from elastream.engines.spark.executors import is_local
 from elastream.errors import ElastreamError
 
@@ -43,6 +44,8 @@ _SETTINGS = {
     "spark.sql.streaming.stopTimeout": "60s",
     # by default a timestamp is written in a form that only Spark reads back with its time zone
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # all but Kafka's own: its older way of writing does not say how many records there were
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
     # a batch writes few small files, and a rename publishes them
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -55,20 +58,25 @@ def start_session(
     *,
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
+    jars: Sequence[Path] = (),
     log: Path | None = None,
 ) -> SparkSession:
-    """`log` is where Spark's own log goes; its errors go to standard error where not given."""
+    """`jars` are those of the channels, and of what else the pipeline needs. `log` is where Spark's own log goes;
+    its errors go to standard error where it is not given."""
     check_java()
     _check_master(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**_SETTINGS, _JAVA_OPTIONS: _logging(log), **(settings or {})}.items():
         builder = builder.config(key, value)
+    if jars:
+        builder = builder.config("spark.jars", ",".join(map(str, jars)))
     if is_local(master) or _is_loopback(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for another, and warns
         builder = builder.config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
     session = builder.getOrCreate()
-    session.dataSource.register(FileChannelSource)
+    for source in (FileChannelSource, KafkaChannelSource):
+        session.dataSource.register(source)
     return session
 
 
@@ -80,6 +88,11 @@ def _logging(log: Path | None) -> str:
 
 def check_java() -> None:
     """Spark fails without Java, and with an old one, in ways that say little."""
+    find_java()
+
+
+def find_java() -> str:
+    """The command that starts it; an error that says what to do where there is none, or an old one."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     how = "install one (Debian: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
@@ -94,6 +107,7 @@ def check_java() -> None:
     if found is None or int(found[1]) < _LEAST_JAVA:
         version = found[0].split('"')[1] if found else "unknown"
         raise ElastreamError(f"Spark needs Java {_LEAST_JAVA} or newer, found {version} at {java}: {how}")
+    return java
 
 
 def _check_master(master: str) -> None:

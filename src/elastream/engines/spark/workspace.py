@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from elastream.engines.spark.channels.channel import Channel
-from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.kinds import ChannelKind, Files, check_kind
 from elastream.errors import ElastreamError, InvalidInput
 
 
 class Workspace:
-    def __init__(self, folder: Path, pipeline: str) -> None:
+    def __init__(self, folder: Path, pipeline: str, channels: ChannelKind | None = None) -> None:
         self.folder = folder
         self.pipeline = pipeline
+        self.channels = channels or Files()
         self._lock: int | None = None
 
     def open(self) -> None:
@@ -38,6 +39,7 @@ class Workspace:
         self._take_lock()
         try:
             self._check_owner()
+            check_kind(self.folder / "channels", self.channels)
         except InvalidInput:
             self.close()
             raise
@@ -63,7 +65,7 @@ class Workspace:
         os.replace(beside, self.folder / "pipeline.json")
 
     def channel(self, name: str) -> Channel:
-        return FileChannel(self.folder / "channels" / name)
+        return self.channels.channel(self.folder / "channels" / name, self.pipeline)
 
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / name

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from elastream.engines.spark.channels.files_source import FORMAT
 from elastream.engines.spark.channels.segments import Commit, Position, Segment, SegmentLog
+from elastream.engines.spark.channels.source import read_stream
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 
 
@@ -52,14 +53,7 @@ class FileChannel:
         self._publish(batch, folder, [self._segment(path)])
 
     def stream(self, spark: SparkSession, schema: StructType, *, reader: str, control: Path) -> DataFrame:
-        return (
-            spark.readStream.format(FORMAT)
-            .schema(schema)
-            .option("path", str(self.log.folder))
-            .option("reader", reader)
-            .option("control", str(control))
-            .load()
-        )
+        return read_stream(spark, FORMAT, self.log.folder, schema, reader=reader, control=control)
 
     def tables(self) -> Iterator[pa.Table]:
         for commit in self.log.commits(Position(), self.log.position(Position())):

@@ -157,20 +157,26 @@ class SegmentLog:
 
     def forget(self, readers: Sequence[str], delete: Callable[[Commit], None]) -> int:
         """Delete the commits that all these readers are done with, and what they name; how many there were."""
-        if not readers:
-            return 0
-        done = min(self.acknowledged(reader).record for reader in readers)
-        forgotten = 0
-        for number in self._numbers():
-            commit = self._read_commit(number)
-            if commit is None or commit.after > done or commit.number >= self.head().commits:
-                break
+        done = self.done_with(readers)
+        for commit in done:
             # the records first: an entry without them is found and finished by the next call
             delete(commit)
             crash_point(CrashPoint.IN_FORGETTING, self.folder.name)
-            self._entry(number).unlink(missing_ok=True)
-            forgotten += 1
-        return forgotten
+            self._entry(commit.number).unlink(missing_ok=True)
+        return len(done)
+
+    def done_with(self, readers: Sequence[str]) -> list[Commit]:
+        """The commits, from the oldest on, that all these readers are done with."""
+        if not readers:
+            return []
+        acknowledged = min(self.acknowledged(reader).record for reader in readers)
+        found: list[Commit] = []
+        for number in self._numbers():
+            commit = self._read_commit(number)
+            if commit is None or commit.after > acknowledged or commit.number >= self.head().commits:
+                break
+            found.append(commit)
+        return found
 
     def all_commits(self) -> Iterator[Commit]:
         """Those that were not forgotten, published or about to be."""

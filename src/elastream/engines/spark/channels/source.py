@@ -1,0 +1,87 @@
+"""A channel as a Spark data source: a stream over a `SegmentLog` with as many splits as the control says.
+
+Spark asks `latestOffset` and `partitions` in a process on the driver and `read` in tasks on the executors. An
+offset is a position in the log. What lies before it is acknowledged when Spark asks what comes after it, so that
+segments can be deleted and the backlog is exact. How the records of a split are read is the affair of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from elastream.engines.spark.channels.control import read_control
+from elastream.engines.spark.channels.segments import Position, SegmentLog
+from elastream.engines.spark.channels.splits import Slice, splits
+
+
+@dataclass
+class Split(InputPartition):
+    slices: list[Slice]
+
+
+class ChannelReader(DataSourceStreamReader):
+    """Options: `path` (the folder of the channel), `reader` (whose positions are kept), `control` (a file)."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._log = SegmentLog(Path(options["path"]))
+        self._reader = options["reader"]
+        self._control = Path(options["control"])
+        self._schema = schema
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return asdict(self._log.acknowledged(self._reader))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # a limit of any size: Spark passes it to latestOffset, which reads the real one from the control
+        return ReadMaxRows(2**62)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        # Spark asks when the batch that ended here is committed. It would say so in commit() too, but only with
+        # the next batch: a writer that waits for its readers would then wait for one that waits for it.
+        self._log.acknowledge(self._reader, Position(**start))
+        all_of_it = isinstance(limit, ReadAllAvailable)
+        most_records = None if all_of_it else read_control(self._control).most_records
+        return asdict(self._log.position(Position(**start), most_records=most_records))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        first, last = Position(**start), Position(**end)
+        parallelism = read_control(self._control).parallelism
+        return [Split(part) for part in splits(self._log.commits(first, last), first, last, parallelism)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        expected = to_arrow_schema(self._schema, timezone="UTC")
+        assert isinstance(partition, Split)
+        for part in partition.slices:
+            yield from self._read_slice(part, expected)
+
+    def _read_slice(self, part: Slice, expected: Any) -> Iterator[Any]:
+        """The records of a slice, in batches of Arrow of the expected schema."""
+        raise NotImplementedError
+
+
+def read_stream(
+    spark: SparkSession,
+    kind: str,
+    folder: Path,
+    schema: StructType,
+    *,
+    reader: str,
+    control: Path,
+    **options: str,
+) -> DataFrame:
+    return (
+        spark.readStream.format(kind)
+        .schema(schema)
+        .options(path=str(folder), reader=reader, control=str(control), **options)
+        .load()
+    )

@@ -1,0 +1,157 @@
+"""A topic of Kafka, as far as a channel needs it: to be there, where it ends, and to forget its beginning."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elastream.errors import ElastreamError
+
+_ANSWER_TIMEOUT_S = 10.0
+_PROBE_TIMEOUT_S = 3.0
+_RETRY_S = 0.1
+MOST_MESSAGE_BYTES = 16 * 1024 * 1024
+_CONFIG = {
+    "cleanup.policy": "delete",
+    # nothing is deleted by age or size: only what every reader is done with, which the channel says
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    # deleted records give their disk back a file at a time, so the files are small
+    "segment.bytes": str(16 * 1024 * 1024),
+    "file.delete.delay.ms": "1000",
+    "max.message.bytes": str(MOST_MESSAGE_BYTES),
+}
+
+
+class BrokerAway(ElastreamError):  # noqa: N818 - reads better where it is raised
+    """Kafka does not answer; nothing is lost, and waiting helps."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Topic:
+    servers: str
+    name: str
+    partitions: int
+
+    def create(self) -> None:
+        """Return when it is there and can be used; does nothing where that is so."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+        wanted = NewTopic(self.name, num_partitions=self.partitions, config=_CONFIG)
+        try:
+            self._ask(lambda admin: admin.create_topics([wanted], request_timeout=_ANSWER_TIMEOUT_S))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise ElastreamError(f"the topic {self.name} cannot be created: {error.args[0].str()}") from None
+        self.ends()
+
+    def ends(self) -> dict[int, int]:
+        """By partition, the offset that its next record will have."""
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = dict.fromkeys(self._places(dict.fromkeys(range(self.partitions), 0)), newest)
+        found = self._ask(lambda admin: admin.list_offsets(wanted, request_timeout=_ANSWER_TIMEOUT_S))
+        return {place.partition: result.offset for place, result in found.items()}
+
+    def delete_before(self, offsets: Mapping[int, int]) -> None:
+        places = self._places(offsets)
+        self._ask(lambda admin: admin.delete_records(places, request_timeout=_ANSWER_TIMEOUT_S))
+
+    def exists(self) -> bool:
+        from confluent_kafka import KafkaException
+
+        try:
+            return self.name in _admin(self.servers).list_topics(timeout=_PROBE_TIMEOUT_S).topics
+        except KafkaException:
+            raise BrokerAway(away_text(self.servers)) from None
+
+    def delete(self) -> None:
+        """Does nothing where it is not there."""
+        from confluent_kafka import KafkaException
+
+        if not self.exists():
+            return
+        try:
+            self._ask(lambda admin: admin.delete_topics([self.name], request_timeout=_ANSWER_TIMEOUT_S))
+        except KafkaException as error:
+            raise ElastreamError(error.args[0].str()) from None
+
+    def _places(self, offsets: Mapping[int, int]) -> list[Any]:
+        from confluent_kafka import TopicPartition
+
+        return [TopicPartition(self.name, partition, offset) for partition, offset in offsets.items()]
+
+    def _ask(self, request: Callable[[Any], Mapping[Any, Any]]) -> dict[Any, Any]:
+        """The answers; what nobody answers, or nobody who can yet, is asked again for a while."""
+        from confluent_kafka import KafkaException
+
+        deadline_s = time.monotonic() + _ANSWER_TIMEOUT_S
+        while True:
+            try:
+                return {key: future.result() for key, future in request(_admin(self.servers)).items()}
+            except KafkaException as error:
+                if not is_away(error.args[0]):
+                    raise
+                if time.monotonic() > deadline_s:
+                    raise BrokerAway(f"{away_text(self.servers)}: {error.args[0].str()}") from None
+            time.sleep(_RETRY_S)
+
+
+def is_away(error: Any) -> bool:
+    """Whether an error of Kafka's passes: nobody answered, or a broker that does not know its topics yet."""
+    from confluent_kafka import KafkaError
+
+    return error.code() in (
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError._RESOLVE,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    )
+
+
+def away_text(servers: str) -> str:
+    return f"Kafka at {servers} does not answer"
+
+
+def answers(servers: str, *, timeout_s: float = _PROBE_TIMEOUT_S) -> bool:
+    from confluent_kafka import KafkaException
+
+    try:
+        return bool(_admin(servers).list_topics(timeout=timeout_s).brokers)
+    except KafkaException:
+        return False
+
+
+def client_settings(servers: str) -> dict[str, Any]:
+    """Of every client of librdkafka. What it logs is for its developers: errors reach us as results."""
+    return {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 1000}
+
+
+@functools.cache
+def _admin(servers: str) -> Any:
+    """One for the process: it keeps its connection, and comes back by itself when the broker does."""
+    try:
+        from confluent_kafka.admin import AdminClient
+    except ImportError:
+        raise ElastreamError("channels in Kafka need confluent-kafka: pip install 'elastream[kafka]'") from None
+    return AdminClient(client_settings(servers))

@@ -1,0 +1,78 @@
+"""`elastream kafka`: the jars that channels in Kafka need, and a broker on this machine to try them with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn
+
+from elastream import console
+from elastream.errors import ElastreamError
+
+DEFAULT_PORT = 9092
+
+out = console.new_console()
+err = console.new_console(stderr=True)
+
+kafka_app = typer.Typer(
+    help="Kafka as the channels of `elastream run`: fetch its jars, start a broker on this machine.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+@kafka_app.command()
+def fetch(as_json: JsonOption = False) -> None:
+    """Bring the jars of a broker and of Spark's connector from Maven Central into the cache, about 50 MB.
+
+    Each is checked against its SHA-256. ELASTREAM_MAVEN_REPOSITORY names a mirror.
+    """
+    from elastream.engines.spark.kafka.jars import cache_folder
+
+    count = _fetch(quiet=as_json)
+    if as_json:
+        print(json.dumps({"fetched": count, "folder": str(cache_folder())}))
+    else:
+        out.print(f"{count} jars fetched, all are in {cache_folder()}", soft_wrap=True)
+
+
+@kafka_app.command()
+def start(
+    port: Annotated[int, typer.Option(help="Where it listens, on loopback only.")] = DEFAULT_PORT,
+    folder: Annotated[Path, typer.Option(help="Where it keeps its records.")] = Path("out") / "kafka",
+    as_json: JsonOption = False,
+) -> None:
+    """Run a broker (one node, KRaft mode) until Ctrl-C; started again in the same folder it has its records."""
+    from elastream.engines.spark.kafka.broker import Broker
+
+    _fetch(quiet=as_json)
+    with Broker(folder, port=port) as broker:
+        if as_json:
+            print(json.dumps({"servers": broker.servers, "folder": str(folder)}), flush=True)
+        else:
+            out.print(f"Kafka runs at {broker.servers} until Ctrl-C; its records are in {folder}", soft_wrap=True)
+            out.print(
+                f"elastream run PIPELINE.py --channels kafka --kafka-servers {broker.servers}", soft_wrap=True
+            )
+        code = broker.wait()
+    raise ElastreamError(f"the broker ended with status {code}: see {broker.log_file}")
+
+
+def _fetch(*, quiet: bool) -> int:
+    from elastream.engines.spark.kafka.jars import fetch_jars
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        console=err,
+        transient=True,
+        disable=quiet or not err.is_terminal,
+    )
+    with bar:
+        task = bar.add_task("fetching the jars of Kafka", total=1.0)
+        return fetch_jars(on_progress=lambda name, share: bar.update(task, completed=share, description=name))
