@@ -159,4 +159,8 @@ def _generator(file: PipelineFile, options: RunOptions) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:  # it waits for its channel; what it did not publish is not there
+            process.kill()
+            process.wait()
