@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from running import Running, kept, wait_until
 
+from elastream.engines.spark.channels import kafka
 from elastream.engines.spark.channels.kafka import KafkaChannel
 from elastream.engines.spark.channels.kafka_source import read_messages
 from elastream.engines.spark.channels.kinds import Kafka, delete_topics, open_channel
@@ -75,7 +76,10 @@ def test_a_late_task_of_an_attempt_that_was_given_up_adds_nothing(
     assert sorted(ids(channel)) == list(range(25))
 
 
-def test_a_topic_that_others_write_all_the_time_is_named(spark: SparkSession, channel: KafkaChannel) -> None:
+def test_a_topic_that_others_write_all_the_time_is_named(
+    spark: SparkSession, channel: KafkaChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "_MOST_ATTEMPTS", 2)
     with pytest.raises(ElastreamError, match="does something else write to this topic"):
         Disturbed(channel, times=1_000).write(spark.range(3), 0)
     assert channel.log.head().records == 0

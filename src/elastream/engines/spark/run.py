@@ -203,4 +203,8 @@ def _generator(file: PipelineFile, options: RunOptions, on_phase: Callable[[str]
         if process.poll() is not None:
             on_phase(f"the load generator had ended by itself, with status {process.returncode}")
         process.terminate()
-        process.wait(timeout=30)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:  # it waits for its channel; what it did not publish is not there
+            process.kill()
+            process.wait()

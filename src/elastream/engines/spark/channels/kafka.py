@@ -29,7 +29,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.json
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -128,12 +127,7 @@ class KafkaChannel:
         writer = messages.write.format("kafka").mode("append").option("topic", self.topic.name)
         for name, value in _PRODUCER.items():
             writer = writer.option(f"kafka.{name}", value)
-        try:
-            writer.option("kafka.bootstrap.servers", self.topic.servers).save()
-        except PySparkException as error:
-            if "org.apache.kafka.common.errors.TimeoutException" in str(error):
-                raise BrokerAway(away_text(self.topic.servers)) from error
-            raise
+        writer.option("kafka.bootstrap.servers", self.topic.servers).save()
         return int(counted.get["records"])
 
     def _send_patiently(self, messages: Sequence[bytes]) -> list[Segment]:

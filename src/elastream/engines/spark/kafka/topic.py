@@ -115,6 +115,7 @@ def is_away(error: Any) -> bool:
         KafkaError._PURGE_QUEUE,
         KafkaError._PURGE_INFLIGHT,
         KafkaError._RESOLVE,
+        KafkaError._NOENT,  # a partition without a leader
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
