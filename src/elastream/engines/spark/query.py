@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -31,6 +32,7 @@ from elastream.errors import ElastreamError
 _COMMIT_TIMEOUT_S = 60.0
 _POLL_S = 0.005
 _HOLD_POLL_S = 0.05
+_MOST_ATTEMPTS = 5  # at a batch: a Python worker that does not come up in ten seconds fails it, on a busy machine
 _LONG, _SHORT = 1.2, 0.7  # of the longest batch that is wanted: one that took longer, or could take longer
 _LEAST_RECORDS, _MOST_RECORDS = 100, 100_000_000
 _starting = threading.Lock()  # the number of state partitions is a setting of the session, which all queries share
@@ -163,12 +165,17 @@ class StepQuery:
 
     def _finish_batch(self) -> None:
         """Run the batch that was begun and not committed, and no other: without it the state is not whole."""
-        self._begin(once=True)
-        self._stopping.set()  # it is not held back, nor started again should it fail
-        try:
-            self.query.awaitTermination()
-        except Exception as error:
-            raise ElastreamError(f"the batch before moving the state failed: {str(error)[:300]}") from error
+        for attempt in range(1, _MOST_ATTEMPTS + 1):
+            self._begin(once=True)
+            self._stopping.set()  # it is not held back by its readers
+            try:
+                self.query.awaitTermination()
+            except StreamingQueryException as error:
+                if attempt == _MOST_ATTEMPTS:
+                    reason = str(error)[:300]
+                    raise ElastreamError(f"the batch before moving the state failed: {reason}") from error
+            else:
+                return
 
     def wait_until_begun(self) -> None:
         """Wait until its sources are there, or it has failed."""
