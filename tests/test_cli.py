@@ -612,9 +612,8 @@ def test_a_recording_that_cannot_be_written_is_told(run: Run, scenario: Path, pa
 
 
 def test_another_kind_of_channel_is_refused_before_anything_is_deleted(run: Run) -> None:
-    Path("pipeline.py").write_text(
-        "from elastream.engines.spark.pipeline import Pipeline\npipeline = Pipeline('p')\n"
-    )
+    lines = ["from elastream.engines.spark.pipeline import Pipeline", "pipeline = Pipeline('p')"]
+    Path("pipeline.py").write_text("\n".join([*lines, "pipeline.feed('words', schema='word string')"]))
     Path("out/p").mkdir(parents=True)
     said = refused(run("run", "pipeline.py", "--fresh", "--channels", "kafak"))
     assert said == "channels are files or kafka, found 'kafak' (did you mean 'kafka'?)"
