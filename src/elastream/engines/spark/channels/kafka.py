@@ -45,7 +45,7 @@ from elastream.engines.spark.kafka.topic import (
     Topic,
     away_text,
     client_settings,
-    is_away,
+    passes,
 )
 from elastream.errors import ElastreamError
 
@@ -165,7 +165,7 @@ class KafkaChannel:
                     break
                 except BufferError:
                     producer.poll(0.1)
-        if producer.flush(_SEND_TIMEOUT_S) > 0 or any(is_away(error) for error in failed):
+        if producer.flush(_SEND_TIMEOUT_S) > 0 or any(passes(error) for error in failed):
             producer.purge()
             self._producer = None
             raise BrokerAway(away_text(self.topic.servers))

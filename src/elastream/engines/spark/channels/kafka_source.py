@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from elastream.engines.spark.channels.source import ChannelReader
 from elastream.engines.spark.channels.splits import Slice
-from elastream.engines.spark.kafka.topic import BrokerAway, away_text, client_settings, is_away
+from elastream.engines.spark.kafka.topic import BrokerAway, away_text, client_settings, passes
 from elastream.errors import ElastreamError
 
 FORMAT = "elastream_kafka"
@@ -84,7 +84,7 @@ def _check_error(error: Any, topic: str, part: Slice) -> None:
 
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         raise _missing(topic, part.path, part.first, part.last)
-    if not is_away(error):
+    if not passes(error):
         raise ElastreamError(f"{topic}, partition {part.path}: {error.str()}")
 
 
@@ -94,7 +94,7 @@ def _check_there(consumer: Any, servers: str, topic: str, part: Slice) -> None:
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, int(part.path)), timeout=_POLL_S * 10)
     except KafkaException as error:
-        if is_away(error.args[0]):
+        if passes(error.args[0]):
             raise BrokerAway(away_text(servers)) from None
         raise ElastreamError(f"{topic}, partition {part.path}: {error.args[0].str()}") from None
     if low > part.first or high < part.last:

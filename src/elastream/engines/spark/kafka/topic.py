@@ -11,6 +11,7 @@ from typing import Any
 from elastream.errors import ElastreamError
 
 _ANSWER_TIMEOUT_S = 10.0
+_CREATE_TIMEOUT_S = 60.0
 _PROBE_TIMEOUT_S = 3.0
 _RETRY_S = 0.1
 MOST_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -47,15 +48,17 @@ class Topic:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise ElastreamError(f"the topic {self.name} cannot be created: {error.args[0].str()}") from None
-        self.ends()
+        self.ends(patience_s=_CREATE_TIMEOUT_S)
 
-    def ends(self) -> dict[int, int]:
+    def ends(self, *, patience_s: float = _ANSWER_TIMEOUT_S) -> dict[int, int]:
         """By partition, the offset that its next record will have."""
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = dict.fromkeys(self._places(dict.fromkeys(range(self.partitions), 0)), newest)
-        found = self._ask(lambda admin: admin.list_offsets(wanted, request_timeout=_ANSWER_TIMEOUT_S))
+        found = self._ask(
+            lambda admin: admin.list_offsets(wanted, request_timeout=_ANSWER_TIMEOUT_S), patience_s=patience_s
+        )
         return {place.partition: result.offset for place, result in found.items()}
 
     def delete_before(self, offsets: Mapping[int, int]) -> None:
@@ -86,47 +89,46 @@ class Topic:
 
         return [TopicPartition(self.name, partition, offset) for partition, offset in offsets.items()]
 
-    def _ask(self, request: Callable[[Any], Mapping[Any, Any]]) -> dict[Any, Any]:
+    def _ask(
+        self, request: Callable[[Any], Mapping[Any, Any]], *, patience_s: float = _ANSWER_TIMEOUT_S
+    ) -> dict[Any, Any]:
         """The answers; what nobody answers, or nobody who can yet, is asked again for a while."""
         from confluent_kafka import KafkaException
 
-        deadline_s = time.monotonic() + _ANSWER_TIMEOUT_S
+        deadline_s = time.monotonic() + patience_s
         while True:
             try:
                 return {key: future.result() for key, future in request(_admin(self.servers)).items()}
             except KafkaException as error:
-                if not is_away(error.args[0]):
+                if not passes(error.args[0]):
                     raise
                 if time.monotonic() > deadline_s:
                     raise BrokerAway(f"{away_text(self.servers)}: {error.args[0].str()}") from None
             time.sleep(_RETRY_S)
 
 
-def is_away(error: Any) -> bool:
-    """Whether an error of Kafka's passes: nobody answered, or a broker that does not know its topics yet."""
+def passes(error: Any) -> bool:
+    """Whether waiting helps. A broker that comes up, or goes down, has many errors that pass: these do not."""
     from confluent_kafka import KafkaError
 
-    return error.code() in (
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._PURGE_QUEUE,
-        KafkaError._PURGE_INFLIGHT,
-        KafkaError._RESOLVE,
-        KafkaError._NOENT,  # a partition without a leader
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.NOT_CONTROLLER,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    return error.code() not in (
+        KafkaError._AUTHENTICATION,
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError._INVALID_ARG,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.TOPIC_ALREADY_EXISTS,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.UNSUPPORTED_VERSION,
     )
 
 
