@@ -56,7 +56,7 @@ class TriggerHistory:
 
     @property
     def is_covered(self) -> bool:
-        return bool(self.samples) and self.covers_s >= self.trigger.for_at_least_s - _ROUNDING_S
+        return len(self.samples) > 1 and self.covers_s >= self.trigger.for_at_least_s - _ROUNDING_S
 
     def fires(self, at_s: float) -> bool:
         return self.is_covered and self.samples[-1].at_s == at_s and self.meets()

@@ -142,8 +142,8 @@ class Rule:
     acts: Acts = Acts.LEVEL
 
     def __post_init__(self) -> None:
-        if not self.name.strip():
-            raise InvalidInput("a rule needs a name")
+        if not self.name.strip() or not self.name.isprintable():
+            raise InvalidInput(f"a rule needs a name that can be printed in a line, found {self.name!r}")
         _check_operator(self)
         if not self.triggers:
             raise InvalidInput("a rule needs at least one trigger (when ...)")
@@ -245,8 +245,8 @@ def _check_value(trigger: Trigger) -> None:
 def _check_operator(rule: Rule) -> None:
     if rule.operator is None:
         return
-    if not rule.operator.strip():
-        raise InvalidInput("a rule needs the name of an operator, found an empty one")
+    if not rule.operator.strip() or not rule.operator.isprintable():
+        raise InvalidInput(f"an operator needs a name that can be printed in a line, found {rule.operator!r}")
     if rule.operator == EVERY_OPERATOR:
         raise InvalidInput(f"no operator can be called {EVERY_OPERATOR!r}: that means all of them")
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from elastream.durations import seconds
 from elastream.errors import InvalidInput
@@ -144,6 +144,8 @@ Limit = Annotated[Any, BeforeValidator(_limit), _either(_COUNT, _only("times_ori
 class TriggerEntry(Strict):
     """Fires when the metric was beyond the bound for the whole time."""
 
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["above"]}, {"required": ["below"]}]})
+
     metric: str = Field(description="what is measured", examples=list(METRICS))
     above: Bound | None = Field(default=None, description="more than this; a share is written with %")
     below: Bound | None = Field(default=None, description="less than this")
@@ -178,6 +180,12 @@ class TriggerEntry(Strict):
 
 
 class RuleEntry(Strict):
+    """All triggers fire, no guard time is in the way, the limit is not reached: then the operator is scaled."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["scale_out", "never_above"]}, {"required": ["scale_in"]}]}
+    )
+
     name: str = Field(min_length=1)
     scale_out: str | None = Field(
         default=None, min_length=1, description=f"an operator to give more instances, or: {EVERY_OPERATOR}"
