@@ -612,11 +612,14 @@ def test_a_recording_that_cannot_be_written_is_told(run: Run, scenario: Path, pa
 
 OPTIONS = {
     "evaluate": ["SNAPSHOT", "--policy", "--set", "--why", "--json"],
-    "simulate": ["SCENARIO", "--policy", "--set", "--out", "--record", "--json"],
-    "compare": ["SCENARIO", "--policies", "--set", "--out", "--json"],
+    "simulate": ["SCENARIO", "--policy", "--rules", "--set", "--out", "--record", "--json"],
+    "compare": ["SCENARIO", "--policies", "--rules", "--set", "--out", "--json"],
     "plan": ["RECORDING", "--rate", "--policy", "--set", "--ignore-cut-off", "--json"],
-    "replay": ["RECORDING", "--policy", "--set", "--ignore-cut-off", "--json"],
+    "replay": ["RECORDING", "--policy", "--rules", "--set", "--ignore-cut-off", "--json"],
     "policies": ["NAME", "--json"],
+    "rules": ["check", "show", "schema", "metrics"],
+    "rules check": ["FILE", "--scenario", "--strict", "--json"],
+    "rules show": ["FILE", "--as"],
     "experiments": ["run", "--json"],
     "experiments run": ["NAMES", "--all", "--out", "--json"],
 }
