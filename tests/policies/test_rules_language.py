@@ -215,7 +215,7 @@ whole.and_when("latency", of="sum")                # ! arg-type: no way to combi
 def test_a_type_checker_sees_mistakes(tmp_path: Path) -> None:
     file = tmp_path / "misuses.py"
     file.write_text(MISUSES)
-    out, _, _ = mypy.run([str(file), "--no-error-summary", "--hide-error-context", "--follow-imports=silent"])
+    out, _, _ = mypy.run([str(file), "--no-error-summary", "--hide-error-context"])
     found = {(int(line.split(":")[1]), line.rsplit("[", 1)[1].rstrip("]")) for line in out.splitlines()}
     expected = {
         (number, line.split("# ! ")[1].split(":")[0])
@@ -237,6 +237,7 @@ def test_rules_printed_as_python_are_read_as_the_same_rules(written: RuleSet) ->
     [
         ("x = (", 1, "not valid Python"),
         ("\nx = 1 / 0\n", 2, "ZeroDivisionError: division by zero"),
+        ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
         ("\n", None, "one set of rules, rules(...), was expected at the top of the file, found 0"),
         (
             'from elastream.policies.rules import rule, rules\n\nx = rules(\n  rule("a")\n)\n',

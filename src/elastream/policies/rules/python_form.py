@@ -42,7 +42,7 @@ def parse_python(text: str, path: Path) -> Document:
         exec(compile(text, str(path), "exec"), module)
     except SyntaxError as error:
         return _problem(f"not valid Python: {error.msg}", error.lineno)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a file that ends itself must not end the manager
         text = str(error) if isinstance(error, InvalidInput) else f"{type(error).__name__}: {error}"
         return _problem(text, _line(error, path))
     found = [value for value in module.values() if isinstance(value, RuleSet)]
@@ -55,7 +55,7 @@ def _problem(text: str, line: int | None = None) -> Document:
     return Document(rules=NO_RULES, problems=(Problem(text=text, line=line),))
 
 
-def _line(error: Exception, path: Path) -> int | None:
+def _line(error: BaseException, path: Path) -> int | None:
     """Of the statement in the file that led to it."""
     own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return own[-1] if own else None
