@@ -14,6 +14,8 @@ from elastream.manager.events import event_to_json
 from elastream.policies.catalog import PolicyInfo
 from elastream.policies.proposal import Proposal
 
+_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble")
+
 
 def proposal_json(proposal: Proposal) -> dict[str, Any]:
     operators = {}
@@ -37,9 +39,7 @@ def run_json(run: Simulation) -> dict[str, Any]:
         "actions": run.actions,
         "final_parallelism": dict(run.final_plan),
         "elasticity": dataclasses.asdict(run.elasticity),
-        "events": [
-            event_to_json(event) for event in run.events if event.event in ("decided", "acted", "judged", "phase")
-        ],
+        "events": [event_to_json(event) for event in run.events if event.event in _TOLD],
     }
 
 

@@ -33,9 +33,11 @@ from elastream.monitor import Snapshot
 from elastream.monitor.recording import RecordingWriter, read_recording, snapshot_line
 from elastream.monitor.snapshot_format import read_snapshot
 from elastream.options import build, describe
-from elastream.policies.catalog import Policy, catalog, create, info
+from elastream.policies.catalog import Policy, Remembers, catalog, create, info
+from elastream.policies.knowledge import NOTHING_KNOWN
 from elastream.policies.starting_plan import starting_plan
-from elastream.settings import counts_of, pairs_of, policy_and_knobs, rates_of
+from elastream.rules_command import rules_app
+from elastream.settings import counts_of, pairs_of, policy_and_knobs, rates_of, with_rules
 from elastream.settings import duration as duration_of
 
 out = console.new_console()
@@ -74,6 +76,7 @@ experiments_app = typer.Typer(
 app.add_typer(experiments_app, name="experiments")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(kafka_app, name="kafka")
+app.add_typer(rules_app, name="rules")
 
 PolicyOption = Annotated[
     str, typer.Option("--policy", "-p", help="Which policy; `elastream policies` lists them.")
@@ -83,6 +86,9 @@ SetOption = Annotated[
     typer.Option(
         "--set", "-s", metavar="NAME=VALUE", help="An option of the policy or a knob of the manager; repeatable."
     ),
+]
+RulesOption = Annotated[
+    Path | None, typer.Option("--rules", help="Scale as the rules in this file say: short for --policy rules.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Where plots and reports are written.")]
@@ -118,7 +124,8 @@ def evaluate(
     """
     chosen = create(policy, pairs_of(settings))
     found = read_snapshot(snapshot)
-    proposal = chosen(found)
+    known = chosen.remember(found, NOTHING_KNOWN) if isinstance(chosen, Remembers) else NOTHING_KNOWN
+    proposal = chosen(found, known)
     if as_json:
         missing = list(found.missing)
         print_json({**proposal_json(proposal), "complete": found.is_complete, "missing": missing})
@@ -130,6 +137,7 @@ def evaluate(
 def simulate_command(
     scenario: Annotated[Path, typer.Argument(help="A scenario in YAML: pipeline, capacities, load.")],
     policy: PolicyOption = "ds2",
+    rules: RulesOption = None,
     settings: SetOption = None,
     folder: OutOption = Path("out"),
     record: Annotated[Path | None, typer.Option(help="Also write a recording (JSON lines) there.")] = None,
@@ -140,7 +148,8 @@ def simulate_command(
     No Spark, no waiting: an hour of a pipeline takes well under a second. See examples/wordcount.yaml.
     """
     found = _scenario(scenario)
-    chosen, knobs = policy_and_knobs(policy, pairs_of(settings), found)
+    policy, given = with_rules(policy, rules, pairs_of(settings))
+    chosen, knobs = policy_and_knobs(policy, given, found)
     plot = folder / f"{scenario.stem}-{policy}.png"
     with _writing_to(folder):
         run = _run(found, policy, chosen, knobs, quiet=as_json)
@@ -158,6 +167,7 @@ def simulate_command(
 def compare(
     scenario: Annotated[Path, typer.Argument(help="A scenario in YAML.")],
     policies: Annotated[str, typer.Option(help="Names with commas between them.")] = "ds2,dhalion,threshold,lag",
+    rules: Annotated[Path | None, typer.Option("--rules", help="Rules to compare with them.")] = None,
     settings: SetOption = None,
     folder: OutOption = Path("out"),
     as_json: JsonOption = False,
@@ -168,10 +178,13 @@ def compare(
     """
     found = _scenario(scenario)
     names = [name.strip() for name in policies.split(",") if name.strip()]
+    given = pairs_of(settings)
+    if rules is not None:
+        names, given = list(dict.fromkeys([*names, "rules"])), {**given, "file": str(rules)}
     if not names:
         raise InvalidInput("--policies: name at least one policy")
     # all of them before the first run: a mistake in the last one is better found now
-    chosen = {name: policy_and_knobs(name, pairs_of(settings), found, beside=names) for name in names}
+    chosen = {name: policy_and_knobs(name, given, found, beside=names) for name in names}
     plot = folder / f"{scenario.stem}-compare.png"
     with _writing_to(folder):
         runs = {name: _run(found, name, *chosen[name], quiet=as_json) for name in chosen}
@@ -189,6 +202,7 @@ def compare(
 def run(
     file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline, such as examples/wordcount.py.")],
     policy: PolicyOption = "ds2",
+    rules: RulesOption = None,
     settings: SetOption = None,
     master: Annotated[
         str, typer.Option(help="Where Spark runs: local[32] offers 32 slots, spark://HOST:PORT is a cluster.")
@@ -236,12 +250,12 @@ def run(
     from elastream.engines.spark.run import run as run_pipeline
 
     found = read_pipeline(file)
-    given = pairs_of(settings)
+    policy, given = with_rules(policy, rules, pairs_of(settings))
     if interval is not None:
         given["interval"] = interval
     if dry_run:
         given["dry_run"] = "true"
-    chosen, knobs = policy_and_knobs(policy, given)
+    chosen, knobs = policy_and_knobs(policy, given, dataflow=found.pipeline.graph())
     kind = kind_of(channels, kafka_servers=kafka_servers)
     where = folder or Path("out") / found.pipeline.name
     if fresh:
@@ -358,6 +372,7 @@ def plan(
 def replay_command(
     recording: Annotated[Path, typer.Argument(help="A recording (JSON lines).")],
     policy: PolicyOption = "ds2",
+    rules: RulesOption = None,
     settings: SetOption = None,
     ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
     as_json: JsonOption = False,
@@ -367,7 +382,8 @@ def replay_command(
     Nothing is acted upon: each window is judged with the parallelism that it was recorded with.
     """
     windows = read_recording(recording, ignore_cut_off=ignore_cut_off).snapshots
-    chosen, knobs = policy_and_knobs(policy, pairs_of(settings))
+    policy, given = with_rules(policy, rules, pairs_of(settings))
+    chosen, knobs = policy_and_knobs(policy, given, dataflow=windows[-1].dataflow)
     events = replay(windows, chosen, knobs)
     if as_json:
         print_json([event_to_json(event) for event in events])
@@ -434,7 +450,7 @@ def run_experiments(
 
 # What the subcommands share
 
-_TOLD = ("decided", "acted", "judged", "phase", "trouble")
+_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble")
 
 
 def _scenario(path: Path) -> Scenario:

@@ -47,7 +47,7 @@ def parse(model: type[Model], data: Any, place: str) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise InvalidInput(f"{place}: {_where(first['loc'])}{_what(first)}") from None
+        raise InvalidInput(f"{place}: {where(first['loc'])}{what(first)}") from None
 
 
 def read_text(path: Path) -> str:
@@ -65,8 +65,8 @@ def read_json(text: str, place: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_no_duplicate_keys)
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise InvalidInput(f"{place}: not valid JSON: {error.msg} ({where})") from None
+        found_at = f"line {error.lineno}, column {error.colno}"
+        raise InvalidInput(f"{place}: not valid JSON: {error.msg} ({found_at})") from None
     except RecursionError:
         raise InvalidInput(f"{place}: not valid JSON: nested too deeply") from None
     except InvalidInput as error:
@@ -75,13 +75,22 @@ def read_json(text: str, place: str) -> Any:
         raise InvalidInput(f"{place}: not valid JSON: {error}") from None
 
 
+class InvalidYaml(InvalidInput):
+    """Not YAML at all; the line is that of the mark which the parser left, from 1 on."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
 def read_yaml(text: str, place: str) -> Any:
     try:
         return yaml.load(text, Loader=_UniqueKeys)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise InvalidInput(f"{place}: not valid YAML: {error.problem}{where}") from None
+        found_at = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        line = mark.line + 1 if mark else None
+        raise InvalidYaml(f"{place}: not valid YAML: {error.problem}{found_at}", line) from None
     except (yaml.YAMLError, RecursionError, ValueError, TypeError, LookupError, AttributeError) as error:
         # PyYAML lets the errors of its converters through, such as a KeyError for `!!bool x`
         raise InvalidInput(f"{place}: not valid YAML: {error}") from None
@@ -112,14 +121,16 @@ def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _where(location: tuple[int | str, ...]) -> str:
+def where(location: tuple[int | str, ...]) -> str:
+    """A place within a file, as it is put before an error: `rules[0].by: `."""
     path = ""
     for part in location:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return f"{path}: " if path else ""
 
 
-def _what(error: Any) -> str:
+def what(error: Any) -> str:
+    """One of pydantic's errors in our words."""
     match error["type"]:
         case "missing":
             return "is missing"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from elastream.dataflow import Dataflow
 from elastream.durations import seconds
 from elastream.engines.simulated.scenario import Scenario
 from elastream.errors import InvalidInput, nearest
 from elastream.manager.knobs import Knobs
 from elastream.options import build, describe
 from elastream.policies.catalog import Policy, create, info
+from elastream.policies.rules.policy import Rules
+
+DEFAULT_POLICY, RULES = "ds2", "rules"
 
 
 def duration(option: str, written: str) -> float:
@@ -20,12 +25,26 @@ def duration(option: str, written: str) -> float:
         raise InvalidInput(f"{option}: {error}") from None
 
 
+def with_rules(policy: str, rules: Path | None, settings: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """What --rules is short for: the name of the policy and its settings."""
+    if rules is None:
+        return policy, dict(settings)
+    if policy not in (DEFAULT_POLICY, RULES):
+        raise InvalidInput(f"--rules is for the policy {RULES}, found --policy {policy}")
+    return RULES, {**settings, "file": str(rules)}
+
+
 def policy_and_knobs(
-    policy: str, settings: Mapping[str, str], scenario: Scenario | None = None, *, beside: Sequence[str] = ()
+    policy: str,
+    settings: Mapping[str, str],
+    scenario: Scenario | None = None,
+    *,
+    dataflow: Dataflow | None = None,
+    beside: Sequence[str] = (),
 ) -> tuple[Policy, Knobs]:
     """What --set names may be an option of the policy or a knob of the manager.
 
-    An option that only a policy `beside` this one has is passed over.
+    An option that only a policy `beside` this one has is passed over. What rules name is looked up in the graph.
     """
     entry = info(policy)
     of_policy, of_manager = _names(entry.options_class), _names(Knobs)
@@ -41,7 +60,16 @@ def policy_and_knobs(
             raise InvalidInput(f"--set {name}: no option of {policy} and no knob{nearest(name, known)}")
     options = _layered(of_policy, scenario.policies.get(policy, {}) if scenario else {}, for_policy)
     knobs = _layered(of_manager, entry.knobs, scenario.manager if scenario else {}, for_manager)
-    return create(policy, options), build(Knobs, knobs, place="manager")
+    created = create(policy, options)
+    if isinstance(created, Rules):
+        created = _for_pipeline(created, scenario.model.dataflow if scenario else dataflow)
+    return created, build(Knobs, knobs, place="manager")
+
+
+def _for_pipeline(rules: Rules, dataflow: Dataflow | None) -> Rules:
+    if not rules.file:
+        raise InvalidInput(f"the policy {RULES} needs a file with rules: --rules FILE")
+    return rules if dataflow is None else rules.for_pipeline(dataflow)
 
 
 def _names(options_class: type[Any]) -> tuple[str, ...]:

@@ -174,6 +174,9 @@ class ManualClock:
     def now(self) -> float:
         return self.now_s
 
+    def steady(self) -> float:
+        return sum(self.waits)
+
     def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
         self.now_s += seconds

@@ -39,6 +39,9 @@ class Machine:
     def now(self) -> float:
         return self._at_s
 
+    def steady(self) -> float:
+        return self.now()
+
     def wait(self, seconds: float) -> None:
         self._at_s += seconds
 

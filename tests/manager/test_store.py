@@ -22,6 +22,7 @@ from elastream.manager.events import (
     Event,
     Held,
     Ignored,
+    Renewed,
     Trouble,
     event_from_json,
     event_to_json,
@@ -34,6 +35,10 @@ from elastream.manager.store import Store, StoreError
 from elastream.policies.ds2 import DS2
 from elastream.policies.knowledge import CapacityPoint, Knowledge
 from elastream.policies.proposal import Advice, Reason, ReasonKind
+from elastream.policies.rules.evaluation import Evaluator, RulesMemory, Sample, TriggerHistory
+from elastream.policies.rules.metrics import Unit
+from elastream.policies.rules.model import Comparison, Instances, Trigger
+from elastream.policies.sizes import Sizes
 
 # What a state and its events may hold
 
@@ -64,12 +69,45 @@ wanted = st.lists(
 ).map(tuple)
 point = st.builds(CapacityPoint, parallelism=st.integers(1), true_per_s=st.floats(0), windows=st.integers(1))
 points = st.dictionaries(names, st.lists(point, max_size=2).map(tuple))
+sizes = st.dictionaries(
+    names,
+    st.builds(
+        Sizes,
+        original=st.integers(1, 99),
+        current=st.integers(1, 99),
+        scaled_out_s=st.none() | times,
+        scaled_in_s=st.none() | times,
+    ),
+)
+samples = st.builds(Sample, at_s=times, values=st.dictionaries(st.integers(0, 9), times, min_size=1, max_size=2))
+triggers = st.builds(
+    Trigger,
+    metric=st.just("latency"),
+    comparison=st.sampled_from(Comparison),
+    value=times,
+    unit=st.just(Unit.SECONDS),
+    for_at_least_s=st.floats(1, 1_000),
+    instances=st.sampled_from(Instances),
+)
+histories = st.builds(TriggerHistory, trigger=triggers, samples=st.lists(samples, max_size=2).map(tuple))
+evaluators = st.builds(
+    Evaluator,
+    histories=st.lists(histories, max_size=2).map(tuple),
+    seen_s=st.none() | times,
+    holds_since_s=st.none() | times,
+)
+memories = st.builds(
+    RulesMemory,
+    evaluators=st.dictionaries(names, st.dictionaries(names, evaluators, max_size=2), max_size=2),
+)
 states = st.builds(
     ManagerState,
     phase=st.sampled_from(Phase),
     warm_up_left=st.integers(0),
     last_at_s=st.none() | times,
-    knowledge=st.builds(Knowledge, points=points, correction=st.floats(1, 2)),
+    knowledge=st.builds(
+        Knowledge, points=points, correction=st.floats(1, 2), watched_s=times, sizes=sizes, rules=memories
+    ),
     recent=wanted,
     seen=wanted,
     decisions=st.integers(0),
@@ -93,6 +131,7 @@ def one_event_of_each_kind() -> tuple[Event, ...]:
     others: list[Event] = [
         Ignored(at_s=60.0, why="warming up, 1 more"),
         Held(at_s=60.0, why="too small"),
+        Renewed(at_s=60.0, what="rules: 1 new"),
         Trouble(at_s=60.0, what="no answer"),
     ]
     return tuple(({type(event): event for event in others} | by_kind).values())

@@ -58,6 +58,9 @@ class FeedingClock:
     def now(self) -> float:
         return time.time()
 
+    def steady(self) -> float:
+        return time.monotonic()
+
     def wait(self, seconds: float) -> None:
         began_s, before = time.monotonic(), self._written
         while (waited_s := time.monotonic() - began_s) < seconds:

@@ -85,6 +85,15 @@ class PhaseChanged:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Renewed:
+    """The policy was changed while it ran; what was learned and what is unchanged in it goes on."""
+
+    at_s: float
+    what: str
+    event: Literal["renewed"] = "renewed"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trouble:
     """Something outside failed (the engine, the store); the loop goes on."""
 
@@ -93,7 +102,7 @@ class Trouble:
     event: Literal["trouble"] = "trouble"
 
 
-Event = Ignored | Proposed | Held | Decided | Acted | Judged | PhaseChanged | Trouble
+Event = Ignored | Proposed | Held | Decided | Acted | Judged | PhaseChanged | Renewed | Trouble
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Clock, Engine, Outcome
-from elastream.manager.events import Event, Trouble
+from elastream.manager.events import Event, Renewed, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.manager.state import ManagerState, initial_state
 from elastream.manager.step import Input, Measured, Rescaled, Started, step
 from elastream.manager.store import Store, StoreError
 from elastream.monitor import Snapshot
-from elastream.policies.catalog import Policy
+from elastream.policies.catalog import Policy, Renews
 
 _ROUNDING = 1e-9  # of an interval, that adding up intervals may miss the end by
 
@@ -29,6 +29,9 @@ class WallClock:
 
     def now(self) -> float:
         return time.time()
+
+    def steady(self) -> float:
+        return time.monotonic()
 
     def wait(self, seconds: float) -> None:
         self.stopped.wait(seconds)
@@ -50,10 +53,13 @@ class Manager:
     on_snapshot: Callable[[Snapshot], None] = _nothing
     on_event: Callable[[Event], None] = _nothing
     state: ManagerState = field(init=False)
+    _watched_until_s: float = field(init=False)
+    """By the steady clock: up to here time has been counted."""
 
     def __post_init__(self) -> None:
         loaded = self.store.load() if self.store is not None else None
         self.state = loaded or initial_state(self.knobs)
+        self._watched_until_s = self.clock.steady()
 
     def start(self) -> None:
         """Take up where an earlier run ended; an action that it left half done is finished or undone."""
@@ -70,10 +76,11 @@ class Manager:
 
     def tick(self) -> None:
         """One interval is over."""
+        self._renew()
         try:
             snapshot = self.engine.measure()
             # an action whose end could not be learned or written down is taken up as after a restart
-            given = Measured(snapshot=snapshot) if self.state.under_way is None else self._found()
+            given = self._measured(snapshot) if self.state.under_way is None else self._found()
         except ElastreamError as error:
             self._trouble(f"cannot measure: {error}")
             return
@@ -82,6 +89,21 @@ class Manager:
             self._apply(given)
         except ElastreamError as error:  # a policy that cannot cope with this window may with the next
             self._trouble(f"this window led to nothing: {error}")
+
+    def _renew(self) -> None:
+        """A policy that was changed takes effect with this window; a change that is refused is told, once."""
+        news = self.policy.renewed() if isinstance(self.policy, Renews) else None
+        if news is None:
+            return
+        self.policy = news.policy
+        at_s = self.clock.now()
+        event = Trouble(at_s=at_s, what=news.what) if news.refused else Renewed(at_s=at_s, what=news.what)
+        self._saved(self.state, (event,))
+        self.on_event(event)
+
+    def _measured(self, snapshot: Snapshot) -> Measured:
+        before_s, self._watched_until_s = self._watched_until_s, self.clock.steady()
+        return Measured(snapshot=snapshot, passed_s=self._watched_until_s - before_s)
 
     def _found(self) -> Started:
         return Started(at_s=self.clock.now(), plan=self.engine.plan())

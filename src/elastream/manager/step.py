@@ -21,7 +21,7 @@ from elastream.manager.moves import Step, decide
 from elastream.manager.phase import IllegalTransition, Phase, Trigger
 from elastream.manager.state import ManagerState
 from elastream.monitor import Snapshot
-from elastream.policies.catalog import Policy
+from elastream.policies.catalog import Policy, Remembers
 from elastream.policies.proposal import Reason, ReasonKind
 
 _LONGEST_BACKOFF = 32  # intervals to wait after the engine failed again and again
@@ -30,6 +30,8 @@ _LONGEST_BACKOFF = 32  # intervals to wait after the engine failed again and aga
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     snapshot: Snapshot
+    passed_s: float | None = None
+    """Since the last one, by a clock that nobody can set; the window's own length where nobody measured it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,7 @@ Input = Measured | Rescaled | Started
 def step(state: ManagerState, given: Input, *, policy: Policy, knobs: Knobs) -> Step:
     match given:
         case Measured(snapshot=snapshot):
-            return _measured(Step(state=state), snapshot, policy, knobs)
+            return _measured(_watched(Step(state=state), given), snapshot, policy, knobs)
         case Rescaled(at_s=at_s, outcome=outcome):
             return _rescaled(Step(state=state), at_s, outcome, knobs)
         case Started(at_s=at_s, plan=plan):
@@ -62,6 +64,14 @@ def step(state: ManagerState, given: Input, *, policy: Policy, knobs: Knobs) -> 
 
 
 # Measured: one window
+
+
+def _watched(now: Step, given: Measured) -> Step:
+    """Time passes in windows that are left out, too."""
+    snapshot, passed_s = given.snapshot, given.passed_s
+    if passed_s is None:
+        passed_s = max((reading.window_s for reading in snapshot.readings), default=0.0)
+    return now.update(knowledge=now.state.knowledge.watched(passed_s, snapshot.plan))
 
 
 def _measured(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> Step:
@@ -78,11 +88,18 @@ def _measured(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> St
             why = f"warming up, {state.warm_up_left} more"
             return now.tell(Ignored(at_s=at_s, why=why)).update(warm_up_left=state.warm_up_left - 1)
         now = _warmed_up(now, at_s)
-    now = now.update(knowledge=now.state.knowledge.with_snapshot(snapshot))
+    now = _learn(now, snapshot, policy)
     for phase, handle in _BEFORE_ASKING:
         if now.state.phase is phase and now.decision is None:
             now = handle(now, snapshot, knobs)
     return now if now.decision is not None else ask(now, snapshot, policy, knobs)
+
+
+def _learn(now: Step, snapshot: Snapshot, policy: Policy) -> Step:
+    knowledge = now.state.knowledge.with_snapshot(snapshot)
+    if isinstance(policy, Remembers):
+        knowledge = policy.remember(snapshot, knowledge)
+    return now.update(knowledge=knowledge)
 
 
 def _warmed_up(now: Step, at_s: float) -> Step:
@@ -109,6 +126,7 @@ def _rescaled(now: Step, at_s: float, outcome: Outcome, knobs: Knobs) -> Step:
     if decision is None:
         raise IllegalTransition(now.state.phase, Trigger.ACTION_ENDED)
     now = now.tell(Acted(at_s=at_s, number=decision.number, outcome=outcome))
+    now = now.update(knowledge=now.state.knowledge.with_plan(outcome.plan, after_s=outcome.took_s))
     if outcome.succeeded or outcome.plan == decision.after:
         # an engine may have come as near as it can: it takes only some numbers of instances, say
         decision = replace(decision, after=outcome.plan)
@@ -146,7 +164,7 @@ def _undo(now: Step, at_s: float, decision: Decision, outcome: Outcome) -> Step:
 
 def _started(now: Step, at_s: float, plan: Plan, knobs: Knobs) -> Step:
     now = now.update(last_at_s=None, recent=(), seen=(), short=0, harmful=0, warm_up_left=knobs.warm_up_intervals)
-    now = now.go(Trigger.STARTED, at_s)
+    now = now.go(Trigger.STARTED, at_s).update(knowledge=now.state.knowledge.with_plan(plan))
     decision = now.state.under_way
     if decision is None:
         return now.update(to_judge=None)

@@ -2,6 +2,9 @@
 
 A policy is a frozen dataclass: its fields are its options, and calling it with a snapshot and what was learned
 so far gives a proposal. It keeps nothing between calls. The decorator below puts it in the catalog.
+
+A policy that looks at more than one window has `remember`: what it keeps is part of the knowledge that it is
+handed, and so of the manager's state, which survives a restart. One that may change while it runs has `renewed`.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import elastream.policies
 from elastream.errors import InvalidInput, nearest
@@ -23,6 +26,27 @@ from elastream.policies.proposal import Proposal
 
 class Policy(Protocol):
     def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal: ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    def remember(self, snapshot: Snapshot, knowledge: Knowledge) -> Knowledge:
+        """The knowledge with what this policy keeps of one more window; called before the policy is asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renewal:
+    """A policy that has changed, or one that stays as it was because the change was refused."""
+
+    policy: Policy
+    what: str
+    refused: bool = False
+
+
+@runtime_checkable
+class Renews(Protocol):
+    def renewed(self) -> Renewal | None:
+        """Look whether what it was read from has changed. Only the loop calls this; None means no news."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +97,7 @@ def policy(
 @cache
 def catalog() -> Mapping[str, PolicyInfo]:
     """Every policy by name, in alphabetical order."""
-    for module in pkgutil.iter_modules(elastream.policies.__path__, "elastream.policies."):
+    for module in pkgutil.walk_packages(elastream.policies.__path__, "elastream.policies."):
         importlib.import_module(module.name)
     return dict(sorted(_CATALOG.items()))
 

@@ -7,6 +7,8 @@ what was known before is forgotten.
 A capacity that was seen at saturation is a count of records; one that was not is a quotient of useful time, which
 is timed and noisy. So what was seen at saturation takes the place of what was timed, and what is timed later
 hardly moves it.
+
+Beside that: for how long the pipeline was watched, the sizes that its operators had, and what rules remember.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from elastream.dataflow import Plan
 from elastream.monitor import OperatorRates, Snapshot
 from elastream.monitor.flow import is_saturated
+from elastream.policies.rules.evaluation import NOTHING_REMEMBERED, RulesMemory
+from elastream.policies.sizes import Sizes
 
 _MOST_POINTS = 8  # of different parallelism, per operator
 _NEW_WEIGHT = 0.3  # of a new measurement against what the earlier ones at the same parallelism gave
@@ -42,6 +47,10 @@ class Knowledge:
     points: Mapping[str, tuple[CapacityPoint, ...]] = field(default_factory=dict)
     correction: float = 1.0
     """By how much more than the model says the pipeline was found to need (the target-rate ratio)."""
+    watched_s: float = 0.0
+    """For how long the pipeline was watched, by a clock that nobody can set; restarts of the manager left out."""
+    sizes: Mapping[str, Sizes] = field(default_factory=dict)
+    rules: RulesMemory = NOTHING_REMEMBERED
 
     def of(self, operator: str) -> tuple[CapacityPoint, ...]:
         return self.points.get(operator, ())
@@ -55,6 +64,19 @@ class Knowledge:
                 continue
             points[name] = _merged(self.of(name), _point(snapshot, name, rates))
         return replace(self, points=points)
+
+    def watched(self, passed_s: float, plan: Plan) -> Knowledge:
+        """So much time has passed, and this plan is in force now."""
+        return replace(self, watched_s=self.watched_s + passed_s).with_plan(plan)
+
+    def with_plan(self, plan: Plan, *, after_s: float = 0.0) -> Knowledge:
+        """The plan in force, from so long after the last time that was watched; growth and shrinking are noted."""
+        at_s = self.watched_s + after_s
+        sizes = {
+            name: self.sizes[name].changed_to(size, at_s) if name in self.sizes else Sizes.beginning_with(size)
+            for name, size in plan.items()
+        }
+        return replace(self, sizes=sizes)
 
 
 NOTHING_KNOWN = Knowledge()

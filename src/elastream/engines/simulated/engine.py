@@ -130,6 +130,9 @@ class SimulatedEngine:
     def now(self) -> float:
         return self._now_s
 
+    def steady(self) -> float:
+        return self._now_s
+
     def wait(self, seconds: float) -> None:
         """Let so much simulated time pass, in whole steps and a shorter one for what remains."""
         if not (math.isfinite(seconds) and seconds >= 0):

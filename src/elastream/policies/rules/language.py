@@ -1,0 +1,368 @@
+"""Rules in Python, so that they read like a sentence and a type checker sees what is wrong with one.
+
+    rules(
+        rule("the queue is long")
+        .scale_out("counts").by(2).never_above(8)
+        .when("queue_length").above(1000).for_at_least(minutes(5))
+        .unless_scaled_out_within(minutes(5)),
+        rule("it is idle")
+        .scale_in(every_operator).by(1)
+        .when("utilization").below(percent(20)).for_at_least(minutes(10))
+        .and_when("queue_length").below(records(1)).for_at_least(minutes(10)),
+    )
+
+Every word gives a stage that has only the words that may follow, as SEEP's embedded language does with its syntax
+interfaces (section 4.4.3); only the last stage, `WrittenRule`, is taken by `rules`. What a stage lacks it says
+itself, wherever it is used as if it were a rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, final
+
+from elastream.errors import InvalidInput
+from elastream.policies.rules.metrics import MetricName, Unit, check_metric, spelt, unit_of
+from elastream.policies.rules.model import (
+    Acts,
+    AtInstances,
+    AtTimesOriginal,
+    By,
+    ByFactor,
+    Comparison,
+    Direction,
+    Instances,
+    Rule,
+    RuleSet,
+    Trigger,
+)
+
+_MOST = 1e18  # as of anything that is measured; a larger number is a mistake
+
+# Units: types of their own, so that five minutes are not mistaken for five records
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Time:
+    seconds: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Amount:
+    value: float
+    unit: Unit
+
+
+def seconds(count: float) -> Time:
+    return Time(_number("seconds", count))
+
+
+def minutes(count: float) -> Time:
+    return Time(60.0 * _number("minutes", count))
+
+
+def percent(count: float) -> Amount:
+    if not 0 <= _number("percent", count) <= 100:
+        raise InvalidInput(f"percent must be from 0 to 100, found {count:g}")
+    return Amount(float(count), Unit.PERCENT)
+
+
+def records(count: float) -> Amount:
+    return Amount(_number("records", count), Unit.RECORDS)
+
+
+def records_per_second(count: float) -> Amount:
+    return Amount(_number("records_per_second", count), Unit.RECORDS_PER_S)
+
+
+@final
+class EveryOperator:
+    """The type of `every_operator`, which stands where the name of an operator may stand."""
+
+    def __repr__(self) -> str:
+        return "every_operator"
+
+
+every_operator: Final = EveryOperator()
+
+_Of = Literal["average", "max", "min", "any"]
+
+
+class _Stage:
+    """A rule that is not finished yet."""
+
+    _next: ClassVar[str]
+    _name: str
+
+    def missing(self) -> str:
+        return f"the rule {self._name!r} is not complete: it still needs {self._next}"
+
+    def __repr__(self) -> str:
+        return f"<{self.missing()}>"
+
+    if not TYPE_CHECKING:  # or a type checker would take any word for one that may follow
+
+        def __getattr__(self, word: str) -> object:
+            if word.startswith("_"):
+                raise AttributeError(word)
+            raise InvalidInput(f"{self.missing()}, found .{word}")
+
+
+@final
+class NamedRule(_Stage):
+    _next = ".scale_out(...) or .scale_in(...)"
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def scale_out(self, operator: str | EveryOperator) -> ScaleOut:
+        return ScaleOut(self._name, _operator(operator))
+
+    def scale_in(self, operator: str | EveryOperator) -> ScaleIn:
+        return ScaleIn(self._name, _operator(operator))
+
+
+@final
+class ScaleOut(_Stage):
+    _next = ".by(...) or .by_a_factor_of(...)"
+
+    def __init__(self, name: str, operator: str | None) -> None:
+        self._name, self._operator = name, operator
+
+    def by(self, instances: int) -> ScaleOutBy:
+        """So many instances more."""
+        return ScaleOutBy(self._name, self._operator, By(instances=_whole("by", instances)))
+
+    def by_a_factor_of(self, factor: float) -> ScaleOutBy:
+        """So many times the present size."""
+        return ScaleOutBy(self._name, self._operator, ByFactor(factor=_number("by_a_factor_of", factor)))
+
+
+@final
+class ScaleOutBy(_Stage):
+    _next = ".never_above(...) or .never_above_times_original(...)"
+
+    def __init__(self, name: str, operator: str | None, by: By | ByFactor) -> None:
+        self._name, self._operator, self._by = name, operator, by
+
+    def never_above(self, instances: int) -> Limited:
+        return self._limited(AtInstances(instances=_whole("never_above", instances)))
+
+    def never_above_times_original(self, factor: float) -> Limited:
+        """So many times the size that the operator began with."""
+        return self._limited(AtTimesOriginal(factor=_number("never_above_times_original", factor)))
+
+    def _limited(self, limit: AtInstances | AtTimesOriginal) -> Limited:
+        return Limited(_Draft(self._name, self._operator, Direction.OUT, self._by, limit))
+
+
+@final
+class ScaleIn(_Stage):
+    _next = ".by(...) or .by_a_factor_of(...)"
+
+    def __init__(self, name: str, operator: str | None) -> None:
+        self._name, self._operator = name, operator
+
+    def by(self, instances: int) -> ScaleInBy:
+        """So many instances less."""
+        return ScaleInBy(_Draft(self._name, self._operator, Direction.IN, By(instances=_whole("by", instances))))
+
+    def by_a_factor_of(self, factor: float) -> ScaleInBy:
+        """The present size divided by the factor."""
+        by = ByFactor(factor=_number("by_a_factor_of", factor))
+        return ScaleInBy(_Draft(self._name, self._operator, Direction.IN, by))
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    name: str
+    operator: str | None
+    direction: Direction
+    by: By | ByFactor
+    limit: AtInstances | AtTimesOriginal | None = None
+    triggers: tuple[Trigger, ...] = ()
+    out_s: float | None = None
+    in_s: float | None = None
+    acts: Acts = Acts.LEVEL
+
+
+class Limited(_Stage):
+    _next = ".when(...)"
+
+    def __init__(self, draft: _Draft) -> None:
+        self._draft = draft
+        self._name = draft.name
+
+    def when(self, metric: MetricName, *, of: _Of = "average") -> Condition:
+        """`of` says how the readings of an operator's instances are taken together."""
+        return Condition(self._draft, metric, of)
+
+
+@final
+class ScaleInBy(Limited):
+    """A scale-in needs no limit: an operator never has fewer than one instance."""
+
+    _next = ".when(...), perhaps after .never_below(...)"
+
+    def never_below(self, instances: int) -> Limited:
+        return Limited(replace(self._draft, limit=AtInstances(instances=_whole("never_below", instances))))
+
+    def never_below_times_original(self, factor: float) -> Limited:
+        limit = AtTimesOriginal(factor=_number("never_below_times_original", factor))
+        return Limited(replace(self._draft, limit=limit))
+
+
+@final
+class Condition(_Stage):
+    _next = ".above(...) or .below(...)"
+
+    def __init__(self, draft: _Draft, metric: str, of: _Of) -> None:
+        check_metric(spelt(metric))
+        self._draft, self._metric, self._of = draft, spelt(metric), _instances(of)
+        self._name = draft.name
+
+    def above(self, value: float | Amount | Time) -> Bounded:
+        return Bounded(self._draft, self._metric, self._of, Comparison.ABOVE, amount_of(self._metric, value))
+
+    def below(self, value: float | Amount | Time) -> Bounded:
+        return Bounded(self._draft, self._metric, self._of, Comparison.BELOW, amount_of(self._metric, value))
+
+
+@final
+class Bounded(_Stage):
+    _next = ".for_at_least(...)"
+
+    def __init__(self, draft: _Draft, metric: str, of: Instances, comparison: Comparison, amount: Amount) -> None:
+        self._draft, self._metric, self._of = draft, metric, of
+        self._comparison, self._amount = comparison, amount
+        self._name = draft.name
+
+    def for_at_least(self, time: Time, *, share: float = 1.0, median: bool = False) -> WrittenRule:
+        """Every reading of that time must meet the value; or a share of them; or their median."""
+        trigger = Trigger(
+            metric=self._metric,
+            comparison=self._comparison,
+            value=self._amount.value,
+            unit=self._amount.unit,
+            for_at_least_s=_seconds("for_at_least", time),
+            share=_number("share", share),
+            median=median,
+            instances=self._of,
+        )
+        return WrittenRule(replace(self._draft, triggers=(*self._draft.triggers, trigger)))
+
+
+@final
+class WrittenRule:
+    """A rule that can be used; more may be said."""
+
+    def __init__(self, draft: _Draft) -> None:
+        self._draft = draft
+        self.rule = _rule(draft)
+
+    def and_when(self, metric: MetricName, *, of: _Of = "average") -> Condition:
+        """One more trigger; the rule acts only while all of them fire."""
+        return Condition(self._draft, metric, of)
+
+    def unless_scaled_out_within(self, time: Time) -> WrittenRule:
+        return WrittenRule(replace(self._draft, out_s=_seconds("unless_scaled_out_within", time)))
+
+    def unless_scaled_in_within(self, time: Time) -> WrittenRule:
+        return WrittenRule(replace(self._draft, in_s=_seconds("unless_scaled_in_within", time)))
+
+    def once_each_time(self) -> WrittenRule:
+        """Act on the edge: once each time that the triggers begin to fire, not as long as they do."""
+        return WrittenRule(replace(self._draft, acts=Acts.EDGE))
+
+    def __repr__(self) -> str:
+        return f"<rule {self.rule.name!r}>"
+
+
+def rule(name: str) -> NamedRule:
+    """Begin a rule; `.scale_out(...)` or `.scale_in(...)` follows."""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInput(f"rule(...) takes the name of the rule, found {name!r}")
+    return NamedRule(name)
+
+
+def rules(*written: WrittenRule | Rule) -> RuleSet:
+    """The rules of a pipeline, each finished."""
+    return RuleSet(tuple(_finished(one) for one in written))
+
+
+def _finished(written: object) -> Rule:
+    match written:
+        case WrittenRule():
+            return written.rule
+        case Rule():
+            return written
+        case _Stage():
+            raise InvalidInput(written.missing())
+        case _:
+            raise InvalidInput(f"rules(...) takes rules, found {written!r}")
+
+
+def _rule(draft: _Draft) -> Rule:
+    try:
+        return Rule(
+            name=draft.name,
+            operator=draft.operator,
+            direction=draft.direction,
+            by=draft.by,
+            triggers=draft.triggers,
+            limit=draft.limit,
+            not_within_s_of_scale_out=draft.out_s,
+            not_within_s_of_scale_in=draft.in_s,
+            acts=draft.acts,
+        )
+    except InvalidInput as error:
+        raise error.at(f"the rule {draft.name!r}") from None
+
+
+def amount_of(metric: str, value: float | Amount | Time) -> Amount:
+    """With the unit that was given; a bare number has that of the metric."""
+    match value:
+        case Amount():
+            return value
+        case Time(seconds=found):
+            return Amount(found, Unit.SECONDS)
+    number, unit = _number(f"the bound of {metric}", value), unit_of(metric)
+    if unit is Unit.PERCENT:
+        raise InvalidInput(f"{metric} is measured in %: write percent({number:g}), not {number:g}")
+    return Amount(number, unit)
+
+
+def _operator(operator: object) -> str | None:
+    if isinstance(operator, EveryOperator):
+        return None
+    if not isinstance(operator, str):
+        raise InvalidInput(f"an operator is given by its name, or as every_operator, found {operator!r}")
+    return operator
+
+
+def _instances(of: str) -> Instances:
+    try:
+        return Instances(of)
+    except ValueError:
+        known = ", ".join(Instances)
+        raise InvalidInput(f"of: how instances are taken together is one of {known}, found {of!r}") from None
+
+
+def _seconds(word: str, time: object) -> float:
+    if not isinstance(time, Time):
+        raise InvalidInput(f"{word} takes a time such as seconds(30) or minutes(5), found {time!r}")
+    return time.seconds
+
+
+def _number(word: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST:
+        return float(value)
+    raise InvalidInput(f"{word} takes a number, finite and below {_MOST:g}, found {value!r}")
+
+
+def _whole(word: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"{word} takes a whole number of instances, found {value!r}")
+    return value

@@ -1,0 +1,139 @@
+"""What a rule may look at: each metric with its unit, its meaning and where in a reading it stands.
+
+Adding one is adding a line to `METRICS` and its name to `MetricName`, by which a type checker knows it. The names
+are those of the SEEP thesis (section 4.2.2) where it has one: queue length, latency, CPU and memory utilization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, get_args
+
+from elastream.errors import InvalidInput, nearest
+from elastream.monitor import Reading
+
+MetricName = Literal[
+    "queue_length",
+    "latency",
+    "utilization",
+    "cpu_utilization",
+    "memory_utilization",
+    "backpressure",
+    "input_rate",
+    "output_rate",
+]
+
+
+class Unit(StrEnum):
+    RECORDS = "records"
+    PERCENT = "%"
+    SECONDS = "s"
+    RECORDS_PER_S = "records/s"
+    NUMBER = ""
+    """Of a metric that is not known here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    name: str
+    words: str
+    """As it stands in a sentence."""
+    unit: Unit
+    meaning: str
+    of: Callable[[Reading], float | None]
+    """Of one instance in one window, in the unit; None where it was not measured."""
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _records_out(reading: Reading) -> float:
+    """To all operators after it together, where they are counted one by one."""
+    out = reading.records_out
+    return sum(out.values()) if isinstance(out, Mapping) else out
+
+
+_ALL = (
+    Metric(
+        name="queue_length",
+        words="the queue length",
+        unit=Unit.RECORDS,
+        meaning="records that wait for an instance when the window ends",
+        of=lambda reading: reading.backlog,
+    ),
+    Metric(
+        name="latency",
+        words="the latency",
+        unit=Unit.SECONDS,
+        meaning="how long a record waits and is worked on",
+        of=lambda reading: reading.latency_s,
+    ),
+    Metric(
+        name="utilization",
+        words="the utilization",
+        unit=Unit.PERCENT,
+        meaning="useful time as a share of the window",
+        of=lambda reading: _percent(min(1.0, reading.useful_s / reading.window_s)),
+    ),
+    Metric(
+        name="cpu_utilization",
+        words="the CPU utilization",
+        unit=Unit.PERCENT,
+        meaning="as the engine or the operating system measures it",
+        of=lambda reading: _percent(reading.cpu_utilization),
+    ),
+    Metric(
+        name="memory_utilization",
+        words="the memory utilization",
+        unit=Unit.PERCENT,
+        meaning="as the engine or the operating system measures it",
+        of=lambda reading: _percent(reading.memory_utilization),
+    ),
+    Metric(
+        name="backpressure",
+        words="the backpressure",
+        unit=Unit.PERCENT,
+        meaning="the share of the window in which it was held back by the operators after it",
+        of=lambda reading: _percent(None if reading.wait_out_s is None else reading.wait_out_s / reading.window_s),
+    ),
+    Metric(
+        name="input_rate",
+        words="the input rate",
+        unit=Unit.RECORDS_PER_S,
+        meaning="records that it took in, per second of the window",
+        of=lambda reading: reading.records_in / reading.window_s,
+    ),
+    Metric(
+        name="output_rate",
+        words="the output rate",
+        unit=Unit.RECORDS_PER_S,
+        meaning="records that it put out, per second of the window",
+        of=lambda reading: _records_out(reading) / reading.window_s,
+    ),
+)
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
+
+assert set(METRICS) == set(get_args(MetricName)), "the type knows what the table has"
+
+
+def unit_of(metric: str) -> Unit:
+    return METRICS[metric].unit if metric in METRICS else Unit.NUMBER
+
+
+def check_metric(name: str) -> None:
+    """Refuse a metric that nobody measures."""
+    if name not in METRICS:
+        raise InvalidInput(unknown_metric(name))
+
+
+def unknown_metric(name: str) -> str:
+    return f"unknown metric {name!r}{nearest(name, METRICS)}"
+
+
+def spelt(name: str) -> str:
+    """The thesis writes `queue-length`."""
+    return name.strip().replace("-", "_")

@@ -1,0 +1,407 @@
+"""Rules in YAML. The pydantic models below are the one declaration of the form: reading, errors, JSON Schema.
+
+    rules:
+      - name: the queue is long
+        scale_out: counts                  # or scale_in; a name, or: every operator
+        by: 2                              # or {factor: 2}, of the present size
+        never_above: 8                     # or {times_original: 4}; never_below for a scale-in
+        when:                              # all of them
+          - {metric: queue_length, above: 1000 records, for_at_least: 5 min}
+        unless_scaled_out_within: 5 min    # and/or unless_scaled_in_within
+        acts: level                        # or edge
+
+Every error has the line that it is about; what is written is read again as the same rules.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+
+from elastream.durations import seconds
+from elastream.errors import InvalidInput
+from elastream.formats import InvalidYaml, Strict, read_yaml, shown, what, where
+from elastream.policies.rules.language import Amount
+from elastream.policies.rules.metrics import METRICS, Unit, spelt, unit_of
+from elastream.policies.rules.model import (
+    EVERY_OPERATOR,
+    NO_RULES,
+    Acts,
+    AtInstances,
+    AtTimesOriginal,
+    By,
+    ByFactor,
+    Comparison,
+    Direction,
+    Instances,
+    Rule,
+    RuleSet,
+    Trigger,
+    check_time,
+)
+
+_UNITS = {
+    "records/s": Unit.RECORDS_PER_S,
+    "records": Unit.RECORDS,
+    "record": Unit.RECORDS,
+    "%": Unit.PERCENT,
+    "s": Unit.SECONDS,
+}
+_NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_AMOUNT = re.compile(rf"\s*({_NUMBER})\s*({'|'.join(_UNITS)})\s*")
+_DURATION_PATTERN = r"^\s*\d+(\.\d+)?\s*(ms|s|min|h|d)\s*$"
+_AMOUNT_PATTERN = rf"^\s*{_NUMBER}\s*(records|record|%|records/s|ms|s|min|h|d)\s*$"
+
+
+# The parts of the form
+
+
+def _amount(value: Any) -> Amount:
+    """A bare number has no unit yet: the metric says which it is."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Amount(_float(value), Unit.NUMBER)
+    if isinstance(value, str) and (match := _AMOUNT.fullmatch(value)):
+        return Amount(float(match[1]), _UNITS[match[2]])
+    try:
+        return Amount(seconds(value), Unit.SECONDS)
+    except ValueError:
+        units = "records, %, records/s, or a time: ms, s, min, h, d"
+        raise ValueError(f'a number, or text like "80 %" ({units}), found {shown(value)}') from None
+
+
+def _float(value: float) -> float:
+    """Beyond what a float can hold, or nearly, a number is as good as infinite: the model refuses it."""
+    return float(value) if abs(value) < 1e18 else math.inf
+
+
+def _time(value: Any) -> float:
+    found_s = seconds(value)
+    _as_value_error(lambda: check_time("", found_s))
+    return found_s
+
+
+def _by(value: Any) -> By | ByFactor:
+    match value:
+        case {"factor": int() | float() as factor, **rest} if not rest and not isinstance(factor, bool):
+            return _as_value_error(lambda: ByFactor(factor=_float(factor)))
+        case int() if not isinstance(value, bool):
+            return _as_value_error(lambda: By(instances=value))
+    raise ValueError(f"a whole number of instances, or {{factor: 2}}, found {shown(value)}")
+
+
+def _limit(value: Any) -> AtInstances | AtTimesOriginal:
+    match value:
+        case {"times_original": int() | float() as factor, **rest} if not rest and not isinstance(factor, bool):
+            return _as_value_error(lambda: AtTimesOriginal(factor=_float(factor)))
+        case int() if not isinstance(value, bool):
+            return _as_value_error(lambda: AtInstances(instances=value))
+    raise ValueError(f"a whole number of instances, or {{times_original: 2}}, found {shown(value)}")
+
+
+Made = TypeVar("Made")
+
+
+def _as_value_error(make: Callable[[], Made]) -> Made:
+    """The model's own errors, as pydantic takes them."""
+    try:
+        return make()
+    except InvalidInput as error:
+        raise ValueError(str(error).removeprefix(": ")) from None
+
+
+def _either(*schemas: Mapping[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [dict(schema) for schema in schemas]})
+
+
+_COUNT = {"type": "integer", "minimum": 1}
+
+
+def _only(key: str, **number: Any) -> dict[str, Any]:
+    properties = {key: {"type": "number", **number}}
+    return {"type": "object", "properties": properties, "required": [key], "additionalProperties": False}
+
+
+Bound = Annotated[
+    Any,
+    BeforeValidator(_amount),
+    _either({"type": "number", "minimum": 0}, {"type": "string", "pattern": _AMOUNT_PATTERN}),
+]
+Duration = Annotated[
+    float,
+    BeforeValidator(_time),
+    _either({"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": _DURATION_PATTERN}),
+]
+Factor = Annotated[Any, BeforeValidator(_by), _either(_COUNT, _only("factor", exclusiveMinimum=1))]
+Limit = Annotated[Any, BeforeValidator(_limit), _either(_COUNT, _only("times_original", exclusiveMinimum=0))]
+
+
+class TriggerEntry(Strict):
+    """Fires when the metric was beyond the bound for the whole time."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["above"]}, {"required": ["below"]}]})
+
+    metric: str = Field(description="what is measured", examples=list(METRICS))
+    above: Bound | None = Field(default=None, description="more than this; a share is written with %")
+    below: Bound | None = Field(default=None, description="less than this")
+    for_at_least: Duration = Field(description='seconds, or text like "5 min"')
+    share: float = Field(default=1.0, gt=0, le=1, description="of the readings that must be beyond the bound")
+    median: bool = Field(default=False, description="the median of the readings, instead of each of them")
+    instances: Literal["average", "max", "min", "any"] = Field(
+        default="average", description="how the readings of an operator's instances are taken together"
+    )
+
+    @model_validator(mode="after")
+    def _can_be_used(self) -> TriggerEntry:
+        _one_of(self, "above", "below")
+        _as_value_error(self.trigger)
+        return self
+
+    def trigger(self) -> Trigger:
+        comparison = Comparison.ABOVE if self.above is not None else Comparison.BELOW
+        bound = self.above or self.below
+        assert isinstance(bound, Amount)  # by _one_of
+        metric = spelt(self.metric)
+        return Trigger(
+            metric=metric,
+            comparison=comparison,
+            value=bound.value,
+            unit=_unit(metric, bound),
+            for_at_least_s=self.for_at_least,
+            share=self.share,
+            median=self.median,
+            instances=Instances(self.instances),
+        )
+
+
+class RuleEntry(Strict):
+    """All triggers fire, no guard time is in the way, the limit is not reached: then the operator is scaled."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["scale_out", "never_above"]}, {"required": ["scale_in"]}]}
+    )
+
+    name: str = Field(min_length=1)
+    scale_out: str | None = Field(
+        default=None, min_length=1, description=f"an operator to give more instances, or: {EVERY_OPERATOR}"
+    )
+    scale_in: str | None = Field(
+        default=None, min_length=1, description=f"an operator to take instances from, or: {EVERY_OPERATOR}"
+    )
+    by: Factor = Field(description="so many instances, or a factor of the present size")
+    never_above: Limit | None = Field(default=None, description="the limit that every scale-out must have")
+    never_below: Limit | None = Field(default=None, description="the limit of a scale-in; 1 where not given")
+    when: list[TriggerEntry] = Field(min_length=1, description="all of them must fire")
+    unless_scaled_out_within: Duration | None = None
+    unless_scaled_in_within: Duration | None = None
+    acts: Literal["level", "edge"] = Field(
+        default="level", description="as long as all triggers fire, or once each time that they begin to"
+    )
+
+    @model_validator(mode="after")
+    def _can_be_used(self) -> RuleEntry:
+        _one_of(self, "scale_out", "scale_in")
+        if self.scale_out is not None and self.never_below is not None:
+            raise ValueError("never_below belongs to a scale_in; a scale_out has never_above")
+        if self.scale_in is not None and self.never_above is not None:
+            raise ValueError("never_above belongs to a scale_out; a scale_in has never_below")
+        _as_value_error(self.rule)
+        return self
+
+    def rule(self) -> Rule:
+        operator = self.scale_out if self.scale_out is not None else self.scale_in
+        return Rule(
+            name=self.name,
+            operator=None if operator == EVERY_OPERATOR else operator,
+            direction=Direction.OUT if self.scale_out is not None else Direction.IN,
+            by=self.by,
+            triggers=tuple(entry.trigger() for entry in self.when),
+            limit=self.never_above if self.scale_out is not None else self.never_below,
+            not_within_s_of_scale_out=self.unless_scaled_out_within,
+            not_within_s_of_scale_in=self.unless_scaled_in_within,
+            acts=Acts(self.acts),
+        )
+
+
+class RulesEntry(Strict):
+    """Rules that say when to scale the operators of a streaming pipeline."""
+
+    rules: list[RuleEntry]
+
+
+def _one_of(entry: Strict, first: str, second: str) -> None:
+    given = [name for name in (first, second) if getattr(entry, name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"either {first} or {second} must be given, found {' and '.join(given) or 'none'}")
+
+
+def _unit(metric: str, bound: Amount) -> Unit:
+    if bound.unit is not Unit.NUMBER:
+        return bound.unit
+    unit = unit_of(metric)
+    if unit is Unit.PERCENT:
+        raise InvalidInput(f'{metric} is measured in %: write "{bound.value:g} %", not {bound.value:g}')
+    return unit
+
+
+def json_schema() -> dict[str, Any]:
+    """For editors and other tools; checked in as `rules.schema.json`, where a test keeps it current."""
+    schema = RulesEntry.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "elastream rules"}
+
+
+# Reading
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """Why a file is not a set of rules."""
+
+    text: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.line is None else f"line {self.line}: {self.text}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """What a file says, or all that is wrong with it."""
+
+    rules: RuleSet
+    lines: tuple[int, ...] = ()
+    """Where each rule begins; empty where the form has no lines."""
+    problems: tuple[Problem, ...] = ()
+
+
+def parse_rules(text: str, place: str) -> Document:
+    """Read rules from YAML; what cannot be used is a problem with its line, and then there are no rules."""
+    try:
+        data = read_yaml(text, place)
+        entry = RulesEntry.model_validate(data if isinstance(data, dict) else _no_policy(data))
+        return _document([rule.rule() for rule in entry.rules], _Lines(text))
+    except ValidationError as error:
+        return Document(rules=NO_RULES, problems=_problems(error, _Lines(text)))
+    except InvalidYaml as error:
+        problem = Problem(text=str(error).removeprefix(f"{place}: "), line=error.line)
+        return Document(rules=NO_RULES, problems=(problem,))
+    except InvalidInput as error:
+        return Document(rules=NO_RULES, problems=(Problem(text=str(error).removeprefix(f"{place}: ")),))
+
+
+def _document(rules: Sequence[Rule], lines: _Lines) -> Document:
+    for index in range(len(rules)):
+        try:
+            RuleSet(tuple(rules[: index + 1]))
+        except InvalidInput as error:  # a name given twice: the line is that of the second
+            problem = Problem(text=str(error), line=lines.of(("rules", index)))
+            return Document(rules=NO_RULES, problems=(problem,))
+    places = (lines.of(("rules", index)) for index in range(len(rules)))
+    return Document(rules=RuleSet(tuple(rules)), lines=tuple(line or 1 for line in places))
+
+
+def _no_policy(data: Any) -> Any:
+    found = "nothing" if data is None else type(data).__name__
+    raise InvalidInput(f"rules are a mapping with the key 'rules' and a list under it, found {found}")
+
+
+def _problems(error: ValidationError, lines: _Lines) -> tuple[Problem, ...]:
+    found = []
+    for one in error.errors(include_url=False):
+        place, text = tuple(one["loc"]), what(one)
+        keys = one["input"] if isinstance(one["input"], dict) else ()
+        unknown = tuple(key for key in keys if text.startswith(f"unknown key {key!r}"))[:1]
+        found.append(Problem(text=f"{where(place)}{text}", line=lines.of((*place, *unknown))))
+    return tuple(found)
+
+
+class _Lines:
+    """Where in the text the parts of it stand."""
+
+    def __init__(self, text: str) -> None:
+        self._root = yaml.compose(text, Loader=yaml.SafeLoader)
+
+    def of(self, path: Sequence[Any]) -> int | None:
+        """The line of a part; where it is not there, of the nearest part around it."""
+        node, line = self._root, None
+        for part in path:
+            match node:
+                case yaml.MappingNode():
+                    found = next(((k, v) for k, v in node.value if k.value == part), None)
+                case yaml.SequenceNode() if isinstance(part, int) and part < len(node.value):
+                    found = node.value[part], node.value[part]
+                case _:
+                    found = None
+            if found is None:
+                break
+            line, node = found[0].start_mark.line + 1, found[1]
+        return line if line is not None or self._root is None else self._root.start_mark.line + 1
+
+
+# Writing
+
+
+def rules_to_yaml(rules: RuleSet) -> str:
+    """The inverse of `parse_rules`."""
+    entries = {"rules": [rule_entry(rule) for rule in rules.rules]}
+    return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=115)
+
+
+def rule_entry(rule: Rule) -> dict[str, Any]:
+    """A rule as YAML and JSON hold it; what is as if it were not said is left out."""
+    out = rule.direction is Direction.OUT
+    entry: dict[str, Any] = {
+        "name": rule.name,
+        "scale_out" if out else "scale_in": EVERY_OPERATOR if rule.operator is None else rule.operator,
+        "by": rule.by.instances if isinstance(rule.by, By) else {"factor": rule.by.factor},
+    }
+    match rule.limit:
+        case AtInstances(instances=instances):
+            entry["never_above" if out else "never_below"] = instances
+        case AtTimesOriginal(factor=factor):
+            entry["never_above" if out else "never_below"] = {"times_original": factor}
+    entry["when"] = [_trigger_entry(trigger) for trigger in rule.triggers]
+    if rule.not_within_s_of_scale_out is not None:
+        entry["unless_scaled_out_within"] = _duration(rule.not_within_s_of_scale_out)
+    if rule.not_within_s_of_scale_in is not None:
+        entry["unless_scaled_in_within"] = _duration(rule.not_within_s_of_scale_in)
+    if rule.acts is not Acts.LEVEL:
+        entry["acts"] = str(rule.acts)
+    return entry
+
+
+def _trigger_entry(trigger: Trigger) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "metric": trigger.metric,
+        str(trigger.comparison): _bound(trigger),
+        "for_at_least": _duration(trigger.for_at_least_s),
+    }
+    if trigger.share < 1:
+        entry["share"] = trigger.share
+    if trigger.median:
+        entry["median"] = True
+    if trigger.instances is not Instances.AVERAGE:
+        entry["instances"] = str(trigger.instances)
+    return entry
+
+
+def _bound(trigger: Trigger) -> Any:
+    value = int(trigger.value) if trigger.value == int(trigger.value) else trigger.value
+    match trigger.unit:
+        case Unit.NUMBER:
+            return value
+        case unit:
+            return f"{value!r} {unit}"
+
+
+def _duration(time_s: float) -> Any:
+    """Exactly what it is: whole minutes and seconds in words, anything else as a number of seconds."""
+    if time_s != int(time_s):
+        return time_s
+    whole_s = int(time_s)
+    return f"{whole_s // 60} min" if whole_s >= 60 and whole_s % 60 == 0 else f"{whole_s} s"

@@ -1,0 +1,69 @@
+"""Any rule that can be written, for the property tests of rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from elastream.policies.rules.metrics import METRICS, Unit
+from elastream.policies.rules.model import (
+    EVERY_OPERATOR,
+    Acts,
+    AtInstances,
+    AtTimesOriginal,
+    By,
+    ByFactor,
+    Comparison,
+    Direction,
+    Instances,
+    Rule,
+    RuleSet,
+    Trigger,
+)
+
+texts = st.text(min_size=1, max_size=20).filter(
+    lambda text: text.strip() and text.isprintable() and text != EVERY_OPERATOR
+)
+times_s = st.integers(1, 100_000).map(float) | st.floats(1e-6, 1e7)
+
+
+@st.composite
+def triggers(draw: st.DrawFn) -> Trigger:
+    metric = draw(st.sampled_from(sorted(METRICS)))
+    unit = METRICS[metric].unit
+    most = 100.0 if unit is Unit.PERCENT else 1e12
+    share = draw(st.just(1.0) | st.floats(0.01, 1.0))
+    return Trigger(
+        metric=metric,
+        comparison=draw(st.sampled_from(Comparison)),
+        value=draw(st.integers(0, int(most)).map(float) | st.floats(0, most)),
+        unit=unit,
+        for_at_least_s=draw(times_s),
+        share=share,
+        median=share == 1 and draw(st.booleans()),
+        instances=draw(st.sampled_from(Instances)),
+    )
+
+
+@st.composite
+def rule_values(draw: st.DrawFn) -> Rule:
+    direction = draw(st.sampled_from(Direction))
+    counts = st.integers(1, 1000)
+    limits: Any = st.builds(AtInstances, instances=counts) | st.builds(AtTimesOriginal, factor=st.floats(0.1, 99))
+    return Rule(
+        name=draw(texts),
+        operator=draw(st.none() | texts),
+        direction=direction,
+        by=draw(st.builds(By, instances=counts) | st.builds(ByFactor, factor=st.floats(1.001, 99))),
+        triggers=tuple(draw(st.lists(triggers(), min_size=1, max_size=3))),
+        limit=draw(limits if direction is Direction.OUT else st.none() | limits),
+        not_within_s_of_scale_out=draw(st.none() | times_s),
+        not_within_s_of_scale_in=draw(st.none() | times_s),
+        acts=draw(st.sampled_from(Acts)),
+    )
+
+
+rule_sets = st.lists(rule_values(), max_size=3, unique_by=lambda rule: rule.key).map(
+    lambda found: RuleSet(tuple(found))
+)
