@@ -104,6 +104,8 @@ class Topic:
                     raise
                 if time.monotonic() > deadline_s:
                     raise BrokerAway(f"{away_text(self.servers)}: {error.args[0].str()}") from None
+            # a client that knew the broker before it went away goes on asking for the leader of that time
+            _admin.cache_clear()
             time.sleep(_RETRY_S)
 
 
