@@ -23,6 +23,7 @@ from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 
 BATCH_INTERVAL_S = 0.2
+LONGEST_BATCH_S = 0.5
 PATIENCE_S = 180.0  # for a machine that does other things too
 
 
@@ -65,7 +66,13 @@ class Running:
         self.folder = folder
         self.workspace = Workspace(folder / "run", pipeline.name, channels)
         self.engine = SparkEngine(
-            pipeline, spark, folder / "run", batch_interval_s=BATCH_INTERVAL_S, channels=channels, **options
+            pipeline,
+            spark,
+            folder / "run",
+            batch_interval_s=BATCH_INTERVAL_S,
+            longest_batch_s=LONGEST_BATCH_S,
+            channels=channels,
+            **options,
         )
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ from elastream.engines.spark.kafka.broker import Broker
 
 
 def test_kills_and_rescales_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    tell(tmp_path, Story(kills=2, rescales=8, batches=5), Files())
+    tell(tmp_path, Story(kills=2, rescales=6, batches=3), Files())
 
 
 @pytest.mark.parametrize("point", [CrashPoint.IN_THE_PUBLICATION, CrashPoint.AFTER_THE_PUBLICATION])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from running import BATCH_INTERVAL_S, Running, costing, wait_until
+from running import LONGEST_BATCH_S, Running, costing, wait_until
 
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.monitor import Snapshot
@@ -106,7 +106,7 @@ def test_a_drained_pipeline_has_no_backlog_and_readings_of_every_instance(snapsh
 def test_the_price_of_a_record_is_learned(snapshots: list[Snapshot]) -> None:
     cost = snapshots[-1].batch_costs["words"]
     assert RECORD_MS / 1000 * 0.7 <= cost.per_record_s <= RECORD_MS / 1000 * 3
-    assert cost.longest_batch_s == BATCH_INTERVAL_S
+    assert cost.longest_batch_s == LONGEST_BATCH_S
     assert 0 < cost.balance <= 1
 
 
