@@ -259,6 +259,10 @@ class TestRecords:
         subject.clock.wait(2 * subject.moment_s)
         alone = subject.engine.measure().rates["count"].observed_processing_per_s
         subject.engine.rescale(to(subject.engine, map=4, count=4))
-        subject.clock.wait(2 * subject.moment_s)
-        together = subject.engine.measure().rates["count"].observed_processing_per_s
+        together = 0.0
+        for _ in range(5):  # an engine may take a while after an action, all the more on a busy machine
+            subject.clock.wait(2 * subject.moment_s)
+            together = max(together, subject.engine.measure().rates["count"].observed_processing_per_s or 0.0)
+            if together > 2 * alone:
+                break
         assert together > 2 * alone
