@@ -364,7 +364,8 @@ class SparkEngine:
     def _forget(self) -> None:
         """Delete what every reader is done with."""
         for step in self._pipeline.steps:
-            self._workspace.channel(step.name).forget(self._pipeline.readers(step.name))
+            if readers := self._pipeline.readers(step.name):
+                self._workspace.channel(step.name).forget(readers)
 
 
 def _core_waits(spark: SparkSession) -> CoreWaits | None:
