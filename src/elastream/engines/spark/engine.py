@@ -308,7 +308,12 @@ class SparkEngine:
         """Take in the batches that ended since the last time; what was missed, in words."""
         # in this order: of a batch that has ended all stages are known, of one that is about to only some
         progress = {name: query.query.recentProgress for name, query in self._queries.items()}
-        gaps = self._stages.look()
+        try:
+            gaps = self._stages.look()
+        except (
+            ElastreamError
+        ) as error:  # on a machine with far too much to do; the batches are still there next time
+            return [str(error)]
         core_wait = None if self._core_waits is None else self._core_waits.look()
         for name, entries in progress.items():
             gaps += self._meters[name].take(entries, self._queries[name].written, self._stages, core_wait)
