@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from benchmarks import decision_time, rescale_pause, simulated_day
+from benchmarks import decentralized_steps, decision_time, rescale_pause, simulated_day
 from benchmarks.measure import Benchmark, Measure
 
 BENCHMARKS = (
@@ -21,6 +21,11 @@ BENCHMARKS = (
         name="simulated-day",
         question="How long does a day on the simulated engine take?",
         run=simulated_day.run,
+    ),
+    Benchmark(
+        name="decentralized-steps",
+        question="How fast are 1,000 instances that scale themselves simulated?",
+        run=decentralized_steps.run,
     ),
     Benchmark(
         name="rescale-pause",

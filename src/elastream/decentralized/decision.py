@@ -1,4 +1,5 @@
-"""Whether an instance duplicates, ends or stays: its own load, a target, and a seeded die (the thesis, 3.3.1, 3.3.3).
+"""Whether an instance duplicates, ends or stays: its own load, a target, and a seeded die (the thesis, 3.3.1,
+3.3.3).
 
 An instance that receives l records per second, can process C and should run at the share r of that is worth
 l / (r·C) instances; it is one already, so its factor is p = l / (r·C) − 1. Above the upper threshold it duplicates
@@ -116,7 +117,7 @@ def decide(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:
         target = secure_target(policy, now) if policy.secure else policy.target_load
         factor = replication_factor(policy, now, target)
         times = duplications(factor, rng)
-        why = f"load {now.load:.3f} is at least {policy.upper_load:g}, factor {factor:.3f} for a target of {target:.3f}"
+        why = f"load {now.load:.3f} is at least {policy.upper_load:g}, factor {factor:.3f} for target {target:.3f}"
         return Duplicate(times=times, why=why) if times else Stay(why=f"{why}, and the die said no")
     if now.load <= policy.lower_load:
         return _perhaps_leave(policy, now, rng)

@@ -3,17 +3,18 @@
     waiting ──start──▶ running ──duplicate──▶ duplicating ──all acknowledged──▶ running
                           └──leave──▶ leaving ──all acknowledged──▶ draining ──drained──▶ parting ──▶ ended
 
-An instance that duplicates creates new ones, tells its neighbours, and starts the new ones when all neighbours have
-acknowledged. One that leaves tells its predecessors, which stop sending to it; drains; tells its successors; ends.
-Events come in as method calls, and every step names what is to be done: first the effects, in their order, then the
-messages. An event that the state has no place for raises, and the state is still the right one.
+An instance that duplicates creates new ones, tells its neighbours, and starts the new ones when all neighbours
+have acknowledged. One that leaves tells its predecessors, which stop sending to it; drains; tells its successors;
+ends. Events come in as method calls, and every step names what is to be done: first the effects, in their order,
+then the messages. An event that the state has no place for raises, and the state is still the right one.
 
 What differs from the pseudo-code (docs/decentralized/protocol.md has the run that each of these mends):
 
 - A message tells its sender's operator, so that an instance that has not started knows which side it is on.
 - One action at a time, and acknowledgements are expected from names, not counted.
 - A neighbour that leaves during a duplication tells the new instances itself, perhaps after they were started
-  without it. Start names it, so that its message is no stranger's, and so that a new instance does not end before it.
+  without it. Start names it, so that its message is no stranger's, and so that a new instance does not end before
+  it.
 - Leaving has two stages. Successors are told last, when no record can follow; until then they count the leaving
   instance among their predecessors, and will not end while it may still send to them.
 """

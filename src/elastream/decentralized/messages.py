@@ -1,8 +1,8 @@
 """What instances say to each other, what a step asks of whoever runs it, and how instances are addressed.
 
-An address is the operator's name and a number, `inZone/0.2`. It says which operator the sender of a message belongs
-to (Algorithms 5 and 9 need that and do not have it), and is never used again: the second copy that `inZone/0`
-makes is `inZone/0.2`, so that unique names need no coordination.
+An address is the operator's name and a number, `inZone/0.2`. It says which operator the sender of a message
+belongs to (Algorithms 5 and 9 need that and do not have it), and is never used again: the second copy that
+`inZone/0` makes is `inZone/0.2`, so that unique names need no coordination.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The sender leaves. From a successor: send it nothing more. From a predecessor: it has sent its last record."""
+    """The sender leaves. From a successor: send it nothing more. From a predecessor: it has sent its last
+    record."""
 
 
 @dataclass(frozen=True, slots=True)

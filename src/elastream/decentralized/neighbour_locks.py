@@ -1,11 +1,11 @@
 """Scaling under locks (the thesis, 5.1): neighbouring operators never scale at the same time.
 
 Every edge of the graph has a group lock. Its groups are the *core* of either operator: some instances that never
-leave and answer for all. Whoever wants to scale asks a core member of its operator, its delegate. The delegate takes
-the locks of all edges of its operator, one after the other and in one order for the whole graph, so that nobody
-waits in a circle: in a pipeline first the edge to the predecessors, then the one to the successors. Then it lets
-everybody scale that had asked by then, waits until they are done, and leaves the locks. Who asks later is next:
-the neighbours come in between.
+leave and answer for all. Whoever wants to scale asks a core member of its operator, its delegate. The delegate
+takes the locks of all edges of its operator, one after the other and in one order for the whole graph, so that
+nobody waits in a circle: in a pipeline first the edge to the predecessors, then the one to the successors. Then it
+lets everybody scale that had asked by then, waits until they are done, and leaves the locks. Who asks later is
+next: the neighbours come in between.
 
 This wraps the protocol of `instance.py` and offers the same interface. The acknowledgements remain, since a change
 is only complete when the neighbours know of it; what the locks take away is that two changes cross.
@@ -114,7 +114,8 @@ MakeLock = Callable[[Site], GroupLock[Any, Any]]
 
 
 class LockedInstance:
-    """`cores` names the core of every operator; `delegate` answers for this instance, itself if it is in the core."""
+    """`cores` names the core of every operator; `delegate` answers for this instance, itself if it is in the
+    core."""
 
     def __init__(
         self,

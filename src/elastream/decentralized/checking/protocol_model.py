@@ -1,8 +1,8 @@
 """The scaling protocol as a system to be explored: a small graph whose instances duplicate and leave at any time.
 
-Whoever has an instance among its successors may send to it at any moment, so the check is that nobody ever counts an
-ended instance among its successors while it can still send. Sources may be given records as well: these go through
-the same channels as the messages, to any successor, and at the end each has to be at a sink exactly once.
+Whoever has an instance among its successors may send to it at any moment, so the check is that nobody ever counts
+an ended instance among its successors while it can still send. Sources may be given records as well: these go
+through the same channels as the messages, to any successor, and at the end each has to be at a sink exactly once.
 """
 
 from __future__ import annotations

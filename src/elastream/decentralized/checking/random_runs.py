@@ -24,7 +24,8 @@ class RandomRun:
 
 
 def random_run(model: Model, *, seed: int, slow_messages: float = 0.5, most_events: int = 100_000) -> RandomRun:
-    """Play a model to its end. With `slow_messages` near 1 nodes act while messages wait, near 0 these come first."""
+    """Play a model to its end. With `slow_messages` near 1 nodes act while messages wait, near 0 these come
+    first."""
     rng = random.Random(seed)
     nodes: dict[str, Any] = dict(model.nodes())
     channels: defaultdict[tuple[str, str], deque[Any]] = defaultdict(deque)
