@@ -50,7 +50,7 @@ class _Growing:
     per_step: float = 0.0
 
     def rate_at(self, t_s: float) -> float:
-        return self.start * (1 + self.share) ** t_s + self.per_step * t_s
+        return float(self.start * (1 + self.share) ** t_s + self.per_step * t_s)
 
 
 @experiment(

@@ -1,9 +1,9 @@
 """Group mutual exclusion between two groups (the thesis, 5.3): how many are inside, what it costs, how long one
 waits.
 
-The thesis ran three algorithms over Kafka. Here the same state machines that the explorer proves run over channels
-with a stated delay: 3 to 6 ms, which gives waits of about the 13 ms that the thesis measured where nobody is
-inside.
+The thesis ran three algorithms over Kafka. Here the state machines that the explorer checks run over channels with
+a stated delay, 3 to 6 ms: a request and its answer then take about the 13 ms that the thesis measured as the wait
+where nobody is inside.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Latency:
         short = [
             (share * self.inside_s, w) for share, w in zip(_PAUSE_SHARES, self.waits_s, strict=True) if share <= 1
         ]
-        return float(np.polyfit(*np.array(short).T, 1)[0])
+        return float(np.polyfit([pause for pause, _ in short], [wait for _, wait in short], 1)[0])
 
     @property
     def flat_s(self) -> float:
@@ -225,11 +225,9 @@ def _plot(
     by_entries.legend(frameon=False, fontsize="small")
     spare.set_visible(False)
     for axis, name in zip(axes[2], _LOCKS, strict=True):
-        for found, colour in zip((f for f in latencies if f.lock == name), COLOURS, strict=False):
-            pauses = [share * found.inside_s for share in _PAUSE_SHARES]
-            axis.plot(
-                pauses, found.waits_s, "o-", color=colour, markersize=3, label=f"{found.inside_s:g} s inside"
-            )
+        for latency, colour in zip((one for one in latencies if one.lock == name), COLOURS, strict=False):
+            pauses, label = [share * latency.inside_s for share in _PAUSE_SHARES], f"{latency.inside_s:g} s inside"
+            axis.plot(pauses, latency.waits_s, "o-", color=colour, markersize=3, label=label)
         axis.set(title=f"{name}: mean wait", xlabel="P, s", ylabel="s")
         axis.legend(frameon=False, fontsize="small")
     save(figure, file)

@@ -38,14 +38,16 @@ def two_groups(sizes: tuple[int, int]) -> tuple[Site, ...]:
 
 
 class LockModel:
-    """Every member may ask, be inside and leave, `entries` times, at any moment."""
+    """Every member may ask, be inside and leave, `entries` times, at any moment; some may do so more often."""
 
-    def __init__(self, make: MakeLock, *, sizes: tuple[int, int], entries: int) -> None:
+    def __init__(
+        self, make: MakeLock, *, sizes: tuple[int, int], entries: int, more: Mapping[str, int] | None = None
+    ) -> None:
         self._locks = {site.me: make(site) for site in two_groups(sizes)}
-        self._entries = entries
+        self._entries = {name: (more or {}).get(name, entries) for name in self._locks}
 
     def nodes(self) -> Mapping[str, Hashable]:
-        return {name: Member(lock.initial(), self._entries) for name, lock in self._locks.items()}
+        return {name: Member(lock.initial(), self._entries[name]) for name, lock in self._locks.items()}
 
     def moves(self, name: str, state: Member, /) -> Sequence[Hashable]:
         match state.lock.position:
