@@ -96,7 +96,7 @@ CASES = (
     _protocol("three operators duplicate, the new leave", _ABC, {"a": [_D], "b": [_D], "c": [_D]}, _L),
     _protocol("1, 2, 2; the new leave", _ABC, {"a": [_N], "b": [_D, _L], "c": [_N, _L]}, _L),
     _protocol("two records through a scaling operator", _AB, {"a": [May(records=2)], "b": [_D, _L]}, _L),
-    _protocol("a diamond", _DIAMOND, {"s": [_D], "a": [_D], "b": [_N, _L], "t": [_N]}, _L),
+    _protocol("a diamond", _DIAMOND, {"s": [_D], "a": [_D], "b": [_N, _L], "t": [_N]}, _N),
     _Case(
         name="under locks: three operators duplicate, the new leave",
         model=lambda: LockedModel(TwoFgme, _ABC, {"a": [_D], "b": [_D], "c": [_D]}, newcomers=_L),
