@@ -12,6 +12,7 @@ from functools import partial
 from benchmarks import (
     channel_throughput,
     cpu_bound,
+    decentralized_steps,
     decision_time,
     disk,
     measuring_overhead,
@@ -35,6 +36,12 @@ BENCHMARKS = (
         question="How long does a day on the simulated engine take?",
         run=simulated_day.run,
         quick=partial(simulated_day.run, duration_s=3600.0, repeats=1),
+    ),
+    Benchmark(
+        name="decentralized-steps",
+        question="How fast are 1,000 instances that scale themselves simulated?",
+        run=decentralized_steps.run,
+        quick=partial(decentralized_steps.run, few=25, many=100, steps=10, repeats=1),
     ),
     Benchmark(
         name="rescale-pause",

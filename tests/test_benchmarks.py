@@ -6,7 +6,7 @@ import json
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import decision_time, simulated_day
+from benchmarks import decentralized_steps, decision_time, simulated_day
 from benchmarks.measure import Benchmark, Measure, Report, median_cpu_s
 from benchmarks.random_pipeline import random_snapshot
 
@@ -29,6 +29,12 @@ def test_simulated_time_passes_faster_than_ours() -> None:
     duration_s = 1800.0
     managed, *_ = simulated_day.run(duration_s=duration_s, repeats=1).measures
     assert managed.value < duration_s / 100
+
+
+def test_a_message_between_instances_that_scale_themselves_stays_cheap_with_more_of_them() -> None:
+    *shown, growth = decentralized_steps.run(few=25, many=100, steps=10, repeats=1).measures
+    assert all(measure.value > 0 for measure in shown)
+    assert growth.value < GENEROUS
 
 
 def test_a_random_pipeline_is_the_same_for_the_same_seed() -> None:

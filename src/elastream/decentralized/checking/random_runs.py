@@ -1,0 +1,70 @@
+"""Seeded runs of a model that is too large to be explored: what must hold is checked after every event."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import Any
+
+from elastream.decentralized.checking.explorer import Model, Received
+from elastream.decentralized.errors import IllegalEvent
+from elastream.errors import ElastreamError
+
+
+class Broken(ElastreamError):  # noqa: N818
+    """What must never happen has happened."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomRun:
+    events: int
+    messages: int
+    nodes: int
+
+
+def random_run(model: Model, *, seed: int, slow_messages: float = 0.5, most_events: int = 100_000) -> RandomRun:
+    """Play a model to its end. With `slow_messages` near 1 nodes act while messages wait, near 0 these come
+    first."""
+    rng = random.Random(seed)
+    nodes: dict[str, Any] = dict(model.nodes())
+    channels: defaultdict[tuple[str, str], deque[Any]] = defaultdict(deque)
+    messages = 0
+    for number in range(most_events):
+        event = _choose(model, nodes, channels, rng, slow_messages)
+        if event is None:
+            if unfinished := model.unfinished(nodes):
+                raise Broken(f"seed {seed}, after {number} events: {unfinished}")
+            return RandomRun(events=number, messages=messages, nodes=len(nodes))
+        name, what = event
+        try:
+            reaction = model.react(name, nodes[name], what)
+        except IllegalEvent as error:
+            raise Broken(f"seed {seed}, event {number}, {name}: {error}") from None
+        nodes[name] = reaction.state
+        nodes.update(reaction.created)
+        for to, message in reaction.sends:
+            channels[name, to].append(message)
+        messages += len(reaction.sends)
+        if wrong := reaction.wrong or model.wrong(nodes):
+            raise Broken(f"seed {seed}, event {number}, {name}: {what}: {wrong}")
+    raise Broken(f"seed {seed}: no end after {most_events} events")
+
+
+def _choose(
+    model: Model,
+    nodes: dict[str, Any],
+    channels: defaultdict[tuple[str, str], deque[Any]],
+    rng: random.Random,
+    slow_messages: float,
+) -> tuple[str, Any] | None:
+    waiting = sorted(pair for pair, content in channels.items() if content)
+    if not waiting or rng.random() < slow_messages:
+        names = [name for name in nodes if model.moves(name, nodes[name])]
+        if names:
+            name = rng.choice(names)
+            return name, rng.choice(model.moves(name, nodes[name]))
+    if not waiting:
+        return None
+    sender, receiver = rng.choice(waiting)
+    return receiver, Received(sender, channels[sender, receiver].popleft())

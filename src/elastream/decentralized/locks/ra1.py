@@ -1,0 +1,85 @@
+"""RA1: Ricart and Agrawala's algorithm for groups (Joung; the thesis, 2.4.3).
+
+A member asks everybody. Whoever asks for the other group with a higher priority, or is inside, answers later.
+Every entry costs a request and an acknowledgement for each of the others: 2·x·n·(n−1) messages for x entries of n
+members (the thesis prints n² − 1, but its own 2,640 for 12 members and 10 entries follows from this).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from elastream.decentralized.errors import IllegalEvent
+from elastream.decentralized.locks.port import LockStep, Position, Site, require, require_known, to_all
+
+
+@dataclass(frozen=True, slots=True)
+class Req:
+    clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    pass
+
+
+Message = Req | Ack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    position: Position = Position.IDLE
+    clock: int = 0
+    asks_since: int = 0
+    granted: frozenset[str] = frozenset()
+    deferred: frozenset[str] = frozenset()
+
+
+Step = LockStep[State, Message]
+
+
+@dataclass(frozen=True)
+class Ra1:
+    site: Site
+
+    def initial(self) -> State:
+        return State()
+
+    def request(self, state: State, /) -> Step:
+        require(state.position, Position.IDLE, "a request")
+        clock = state.clock + 1
+        position = Position.ASKING if self.site.others else Position.INSIDE
+        asking = replace(state, position=position, clock=clock, asks_since=clock, granted=frozenset())
+        return LockStep(state=asking, sends=to_all(self.site.others, Req(clock)))
+
+    def receive(self, state: State, sender: str, message: Message, /) -> Step:
+        require_known(sender, self.site.others)
+        match message:
+            case Req(clock=clock):
+                return self._requested(state, sender, clock)
+            case Ack():
+                return self._acknowledged(state, sender)
+
+    def exit(self, state: State, /) -> Step:
+        require(state.position, Position.INSIDE, "an exit")
+        return LockStep(state=State(clock=state.clock), sends=to_all(state.deferred, Ack()))
+
+    def _requested(self, state: State, sender: str, clock: int) -> Step:
+        if sender in state.deferred:
+            raise IllegalEvent(f"{sender!r} asks a second time before it was answered")
+        state = replace(state, clock=max(state.clock, clock))
+        if sender in self.site.competitors and self._comes_first(state, sender, clock):
+            return LockStep(state=replace(state, deferred=state.deferred | {sender}))
+        return LockStep(state=state, sends=((sender, Ack()),))
+
+    def _comes_first(self, state: State, sender: str, clock: int) -> bool:
+        if state.position is Position.ASKING:
+            return (state.asks_since, self.site.me) < (clock, sender)
+        return state.position is Position.INSIDE
+
+    def _acknowledged(self, state: State, sender: str) -> Step:
+        if state.position is not Position.ASKING or sender in state.granted:
+            raise IllegalEvent(f"an acknowledgement of {sender!r} that nobody waits for")
+        granted = state.granted | {sender}
+        position = Position.INSIDE if granted == self.site.others else Position.ASKING
+        return LockStep(state=replace(state, position=position, granted=granted))

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import random
+from statistics import mean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastream.dataflow import Operator
+from elastream.decentralized.decision import (
+    Duplicate,
+    Leave,
+    ScalingPolicy,
+    Situation,
+    Stay,
+    Variant,
+    decide,
+    duplications,
+    ideal_count,
+    replication_factor,
+    secure_target,
+    why_not_scalable,
+)
+from elastream.errors import InvalidInput
+
+PLAIN = ScalingPolicy()
+COUNTED = ScalingPolicy(variant=Variant.COUNTED)
+
+
+def at(load: float, *, keeper: bool = False, instances: int | None = None, capacity: float = 100.0) -> Situation:
+    return Situation(load_per_s=load, capacity_per_s=capacity, keeper=keeper, instances=instances)
+
+
+def test_between_the_thresholds_nothing_happens_and_no_die_is_cast() -> None:
+    rng = random.Random(1)
+    before = rng.getstate()
+    assert isinstance(decide(PLAIN, at(70), rng), Stay)
+    assert rng.getstate() == before
+
+
+def test_twice_the_target_makes_one_copy_for_certain() -> None:
+    assert decide(PLAIN, at(140), random.Random(1)) == Duplicate(
+        times=1, why="load 1.400 is at least 0.8, factor 1.000 for target 0.700"
+    )
+
+
+@pytest.mark.parametrize("factor", [0.19, 0.5, 1.0, 2.3])
+def test_the_mean_number_of_copies_is_the_factor(factor: float) -> None:
+    rng = random.Random(3)
+    found = [duplications(factor, rng) for _ in range(20_000)]
+    assert mean(found) == pytest.approx(factor, abs=0.02)
+    assert max(found) - min(found) <= 1
+
+
+def test_a_load_of_one_to_two_times_the_target_duplicates_sometimes() -> None:
+    """With the printed floor it never would."""
+    rng = random.Random(1)
+    actions = [decide(PLAIN, at(100), rng) for _ in range(1_000)]
+    assert mean(isinstance(action, Duplicate) for action in actions) == pytest.approx(100 / 70 - 1, abs=0.05)
+
+
+def test_a_low_load_ends_an_instance_with_what_it_is_too_many() -> None:
+    rng = random.Random(1)
+    actions = [decide(PLAIN, at(42), rng) for _ in range(1_000)]
+    assert mean(isinstance(action, Leave) for action in actions) == pytest.approx(0.4, abs=0.05)
+
+
+def test_the_keeper_stays() -> None:
+    assert "keeper" in decide(PLAIN, at(0, keeper=True), random.Random(1)).why
+    assert isinstance(decide(PLAIN, at(0), random.Random(1)), Leave)
+
+
+@given(load=st.floats(0, 1e6), count=st.integers(1, 1000), capacity=st.floats(1, 1e4))
+def test_both_variants_agree_where_the_load_is_shared_fairly(load: float, count: int, capacity: float) -> None:
+    now = at(load, instances=count, capacity=capacity)
+    assert replication_factor(PLAIN, now, 0.7) == pytest.approx(replication_factor(COUNTED, now, 0.7), abs=1e-6)
+
+
+def test_the_own_capacity_counts() -> None:
+    """Two nodes with the same load: the weaker is above its threshold."""
+    assert isinstance(decide(PLAIN, at(140, capacity=100), random.Random(1)), Duplicate)
+    assert isinstance(decide(PLAIN, at(140, capacity=200), random.Random(1)), Stay)
+
+
+# r_secure
+
+
+def test_r_secure_lowers_the_target_where_chance_could_leave_someone_overloaded() -> None:
+    secure = ScalingPolicy(secure=True)
+    assert secure_target(secure, at(110)) == pytest.approx(0.55)
+    assert all(decide(secure, at(110), random.Random(seed)) == Duplicate(times=1, why=_WHY) for seed in range(50))
+    assert any(isinstance(decide(PLAIN, at(110), random.Random(seed)), Stay) for seed in range(50))
+
+
+_WHY = "load 1.100 is at least 0.8, factor 1.000 for target 0.550"
+
+
+@pytest.mark.parametrize("load", [85, 99, 100, 150, 290])
+def test_r_secure_never_raises_the_target(load: float) -> None:
+    assert secure_target(ScalingPolicy(secure=True), at(load)) <= 0.7
+
+
+@given(load=st.floats(80, 5_000), seed=st.integers(0, 1_000))
+def test_with_r_secure_nobody_stays_above_its_capacity(load: float, seed: int) -> None:
+    action = decide(ScalingPolicy(secure=True), at(load), random.Random(seed))
+    copies = 1 + (action.times if isinstance(action, Duplicate) else 0)
+    assert load / copies <= 100 * (1 + 1e-9)
+
+
+def test_r_secure_does_not_keep_anybody_from_ending() -> None:
+    assert isinstance(decide(ScalingPolicy(secure=True), at(0), random.Random(1)), Leave)
+
+
+# Looking ahead
+
+
+def test_looking_ahead_does_not_end_what_the_rest_needs() -> None:
+    ahead = ScalingPolicy(variant=Variant.COUNTED, look_ahead=True)
+    flapping = Situation(load_per_s=100 / 3, capacity_per_s=60.0, instances=3)
+    assert all(isinstance(decide(ahead, flapping, random.Random(seed)), Stay) for seed in range(50))
+    assert any(isinstance(decide(COUNTED, flapping, random.Random(seed)), Leave) for seed in range(50))
+    plenty = Situation(load_per_s=10.0, capacity_per_s=60.0, instances=10)
+    assert any(isinstance(decide(ahead, plenty, random.Random(seed)), Leave) for seed in range(50))
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lower_load": 0.8, "upper_load": 0.6}, r"the thresholds cross: lower_load \(0.8\)"),
+        ({"lower_load": 0.8}, "the thresholds cross"),
+        ({"target_load": 0.0}, "target_load must be above 0"),
+        ({"target_load": 0.9}, r"target_load \(0.9\) must lie between lower_load \(0.6\) and upper_load \(0.8\)"),
+        ({"look_ahead": True}, "use the variant 'counted'"),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        ScalingPolicy(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"capacity_per_s": 0.0}, "a capacity must be above 0 records per second, found 0"),
+        ({"capacity_per_s": float("nan")}, "a capacity must be above 0"),
+        ({"load_per_s": -1.0}, "a load must be at least 0"),
+        ({"load_per_s": float("nan")}, "a load must be at least 0"),
+        ({"instances": 0}, "at least one instance"),
+    ],
+)
+def test_a_situation_that_cannot_be_is_refused(fields: dict[str, float], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Situation(**{"load_per_s": 1.0, "capacity_per_s": 1.0, **fields})  # type: ignore[arg-type]
+
+
+def test_the_counted_variant_says_that_it_needs_the_count() -> None:
+    with pytest.raises(InvalidInput, match="needs the number of instances"):
+        decide(COUNTED, at(200), random.Random(1))
+
+
+def test_a_stateful_operator_is_kept_at_one_and_told_why() -> None:
+    assert "'count' is stateful" in why_not_scalable(Operator(name="count", state_partitions=8))
+    assert "cannot be parallel" in why_not_scalable(Operator(name="sink", fixed=True))
+    assert why_not_scalable(Operator(name="map")) == ""
+
+
+def test_the_ideal_count_is_the_nearest_and_at_least_one() -> None:
+    assert [ideal_count(load, 500, 0.7) for load in (0, 100, 524, 526, 643)] == [1, 1, 1, 2, 2]
