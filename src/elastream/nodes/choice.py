@@ -86,7 +86,8 @@ class AtRandom:
         return tuple(self._drawn("leaving", list(own), count))
 
     def _drawn(self, what: str, names: list[str], count: int) -> list[str]:
-        return random.Random(f"{what} {self.seed}").sample(names, min(count, len(names)))
+        random.Random(f"{what} {self.seed}").shuffle(names)
+        return names[:count]
 
 
 def without(own: Sequence[str], leaving: Sequence[str]) -> tuple[str, ...]:
@@ -137,10 +138,9 @@ def _leaves(pool: NodePool, left: Counter[int]) -> int:
     pair = np.unravel_index(int(among.argmax()), among.shape)
     within_s = float(among.max())
     after_s = np.full(len(places), within_s)
-    for row in pair:
+    for row in map(int, pair):
         if left[int(places[row])] == 1:
             others = np.delete(np.arange(len(places)), row)
             after_s[row] = among[np.ix_(others, others)].max() if len(others) else 0.0
     best = np.flatnonzero(after_s == after_s.min())
-    row = _first(best, -pool.costs[places], -among.max(axis=1))
-    return int(places[row])
+    return int(places[_first(best, -pool.costs[places], -among.max(axis=1))])

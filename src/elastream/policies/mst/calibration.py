@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Flag, auto
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,11 @@ _NAMES = {_Fitted.BETA: "β", _Fitted.GAMMA: "γ"}
 
 def calibrate(points: Sequence[Sustained]) -> MstModel | None:
     """The model through the measurements, oldest first; None where there are none."""
-    if not points:
-        return None
+    return _calibrated(tuple(points)) if points else None
+
+
+@lru_cache(maxsize=256)  # a policy asks in every window, and most of them bring no new measurement
+def _calibrated(points: tuple[Sustained, ...]) -> MstModel:
     allowed = _allowed(points)
     fitted, notes = _told_apart(points, allowed)
     parameters, jacobian, misfit = _fit(points, fitted)

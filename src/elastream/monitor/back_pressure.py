@@ -1,0 +1,61 @@
+"""Back pressure: the share of a window for which an operator was held back by those after it.
+
+Where an engine measures how long operators wait for room in their output (bounded channels), that is it. Where
+channels are unbounded nobody ever waits, and what tells is the backlog: an operator whose consumer takes less than
+reaches it would have been held back, for as much of the window as can be told from its totals, all of it.
+"""
+
+from __future__ import annotations
+
+from elastream.monitor.flow import channel_selectivity
+from elastream.monitor.snapshot import Snapshot
+
+_GROWS = 0.01  # of what a consumer processed: a smaller difference is the edge of a window
+
+
+def back_pressure(snapshot: Snapshot, name: str) -> float | None:
+    """From 0 to 1; None where neither waiting nor backlogs tell."""
+    consumers = snapshot.dataflow.downstream(name)
+    if not consumers:
+        return 0.0
+    rates = snapshot.rates.get(name)
+    if rates is not None and rates.wait_out_share is not None:
+        return rates.wait_out_share
+    grew = [_backlog_grew(snapshot, consumer) for consumer in consumers]
+    if any(grew):
+        return 1.0
+    return None if None in grew else 0.0
+
+
+def is_overloaded(snapshot: Snapshot, name: str, *, high: float) -> bool | None:
+    """Whether this operator is what holds others back: all before it have high back pressure, and it has not.
+
+    None where the back pressure of one of them is not known and would matter.
+    """
+    own = back_pressure(snapshot, name)
+    before = [back_pressure(snapshot, producer) for producer in snapshot.dataflow.upstream(name)]
+    if (own is not None and own > high) or any(known is not None and known <= high for known in before):
+        return False
+    return None if own is None or None in before else True
+
+
+def _backlog_grew(snapshot: Snapshot, consumer: str) -> bool | None:
+    rates = snapshot.rates.get(consumer)
+    if rates is None:
+        return None
+    arriving = 0.0
+    for producer in snapshot.dataflow.upstream(consumer):
+        reached = _reaching(snapshot, producer, consumer)
+        if reached is None:
+            return None
+        arriving += reached
+    return arriving > rates.observed_processing_per_s * (1 + _GROWS)
+
+
+def _reaching(snapshot: Snapshot, producer: str, consumer: str) -> float | None:
+    """Records per second; from a source all that came in, whether or not it was read."""
+    if snapshot.dataflow[producer].source:
+        ratio = channel_selectivity(snapshot, producer, consumer)
+        return None if ratio is None else snapshot.source_rates[producer] * ratio
+    rates = snapshot.rates.get(producer)
+    return None if rates is None else rates.observed_output_per_s[consumer]
