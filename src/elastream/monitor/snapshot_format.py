@@ -151,8 +151,15 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
         "at_s": snapshot.at_s,
         **({"gaps": list(snapshot.gaps)} if snapshot.gaps else {}),
         **({"batch_costs": costs} if costs else {}),
-        **({"nodes": asdict(snapshot.nodes)} if snapshot.nodes is not None else {}),
+        **({"nodes": _nodes_json(snapshot.nodes)} if snapshot.nodes is not None else {}),
         **({"placement": {n: list(on) for n, on in snapshot.placement.items()}} if snapshot.placement else {}),
+    }
+
+
+def _nodes_json(pool: NodePool) -> dict[str, Any]:
+    return {
+        "nodes": [asdict(node) for node in pool.nodes],
+        "delays_s": [list(row) for row in pool.delays_s],
     }
 
 
