@@ -245,10 +245,9 @@ class NodesEntry(Strict):
     slots: dict[str, int] = Field(default_factory=dict)
 
     def pool(self) -> NodePool:
-        for key, given in {"cost": self.cost, "slots": self.slots}.items():
-            for name in given:
-                if name not in self.names:
-                    raise InvalidInput(f"{key}: unknown node {name!r}{nearest(name, self.names)}")
+        for key, name in (*(("cost", name) for name in self.cost), *(("slots", name) for name in self.slots)):
+            if name not in self.names:
+                raise InvalidInput(f"{key}: unknown node {name!r}{nearest(name, self.names)}")
         nodes = (Node(name=n, cost=self.cost.get(n, 1.0), slots=self.slots.get(n, 1)) for n in self.names)
         return NodePool(nodes=tuple(nodes), delays_s=tuple(tuple(row) for row in self.delays))
 
