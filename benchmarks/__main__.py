@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from benchmarks import decision_time, rescale_pause, simulated_day
+from benchmarks import decision_time, node_choice, rescale_pause, simulated_day
 from benchmarks.measure import Benchmark, Measure
 
 BENCHMARKS = (
@@ -16,6 +16,11 @@ BENCHMARKS = (
         name="decision-time",
         question="How does the time for a DS2 decision grow with the pipeline?",
         run=decision_time.run,
+    ),
+    Benchmark(
+        name="node-choice",
+        question="How long does it take to choose nodes from a pool of 1,000, and how does that grow?",
+        run=node_choice.run,
     ),
     Benchmark(
         name="simulated-day",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import decision_time, simulated_day
+from benchmarks import decision_time, node_choice, simulated_day
 from benchmarks.measure import Benchmark, Measure, median_cpu_s
 from benchmarks.random_pipeline import random_snapshot
 
@@ -70,3 +70,9 @@ def test_the_command_says_whether_bounds_hold(
     assert f"at most 3: {verdict}" in capsys.readouterr().out
     assert command.main(["quick", "--json"]) == status
     assert json.loads(capsys.readouterr().out)["quick"][0]["holds"] == (status == 0)
+
+
+def test_choosing_nodes_takes_milliseconds_and_more_nodes_not_much_longer() -> None:
+    measures = node_choice.run(nodes=30, repeats=2)
+    assert [measure.unit for measure in measures] == ["ms", "ms", "times"] * 2
+    assert all(measure.value < 1_000 for measure in measures if measure.unit == "ms")
