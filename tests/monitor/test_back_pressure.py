@@ -59,6 +59,20 @@ def test_where_nobody_waits_a_backlog_that_grows_tells(arriving: float, expected
     assert back_pressure(snapshot, "source") == expected
 
 
+@pytest.mark.parametrize(("backlog", "expected"), [(2_000.0, 0.1), (4_000.0, 1.0)])
+def test_where_nobody_has_to_wait_a_large_backlog_that_grows_tells_too(backlog: float, expected: float) -> None:
+    """100/s are processed of 200/s: half a minute's work is 3,000 records."""
+    snapshot = snapshot_of(
+        edges=chain("source", "map"),
+        source_rates={"source": 200},
+        readings=[
+            *alike("source", records_per_s=200, wait_out_share=0.1),
+            *alike("map", records_per_s=100, backlog=backlog),
+        ],
+    )
+    assert back_pressure(snapshot, "source") == pytest.approx(expected)
+
+
 def test_a_backlog_between_operators_is_what_was_put_in_and_not_taken() -> None:
     snapshot = snapshot_of(
         edges=chain("source", "map", "sink"),

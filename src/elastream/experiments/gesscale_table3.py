@@ -261,15 +261,15 @@ def _notes(runs: _Runs) -> tuple[str, ...]:
         "longer than its actions take. Where a backlog is replayed at full speed, every action leaves two minutes "
         "of records that keep CPU and back pressure high, and all four grow on until they are gone: the last row.",
         "The changed rows: in how many measures Gesscale is best of the four; its actions relative to THR-NLAware "
-        "and to THR-NLUnaware; its cost relative to the cheaper of them; the same by input rate. Delays enter only as a product with "
-        "their cost, so half the delays is half the cost.",
+        "and to THR-NLUnaware; its cost relative to the cheaper of them; the same by input rate. Delays enter "
+        "only as a product with their cost, so half the delays is half the cost.",
         "Gesscale is more frugal here than in the paper, with fewer instances too many, and too few for longer. "
-        "It waits for back pressure, which is there only once the load is above what it sustains, where a threshold "
-        "rule acts at 90 % of it; so it loses both measures of having too few to all others.",
+        "It waits for back pressure, which is there only once the load is above what it sustains, where a "
+        "threshold rule acts at 90 % of it; so it loses both measures of having too few.",
         "It saves fewer actions than in the paper. The load falls slowly beside the five minutes from one action "
-        "to the next, so it seldom gives back more than one instance at once, whatever the threshold on DT; and our "
-        "THR-NLUnaware acts less often than the paper's. The bounds are those of the paper's own claims, and were "
-        "not moved for that.",
+        "to the next, so it seldom gives back more than one instance at once, whatever the threshold on DT; and "
+        "our THR-NLUnaware acts less often than the paper's. The bounds are those of the paper's own claims, and "
+        "were not moved for that.",
         "By input rate is beyond the paper: a model with all its parameters, the input rate and the backlog tell "
         "how many are needed. Of a source that does not hurry the backlog asks for more than can be made use of; "
         "of one that does, it halves the actions and the instances too many.",

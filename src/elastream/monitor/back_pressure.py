@@ -1,8 +1,9 @@
 """Back pressure: the share of a window for which an operator was held back by those after it.
 
 Where an engine measures how long operators wait for room in their output (bounded channels), that is it. Where
-channels are unbounded nobody ever waits, and what tells is the backlog: an operator whose consumer takes less than
-reaches it would have been held back, for as much of the window as can be told from its totals, all of it.
+channels are unbounded nobody ever waits, and what tells is the backlog: where more reaches a consumer than it
+takes, and more waits for it than half a window's work, the operators before it would have been held back, for as
+much of the window as can be told from its totals: all of it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from elastream.monitor.flow import channel_selectivity
 from elastream.monitor.snapshot import Snapshot
 
+_STANDING = 0.5  # of what a consumer processes in a window: a smaller backlog comes and goes
 _GROWS = 0.01  # of what a consumer processed: a smaller difference is the edge of a window
 
 
@@ -18,12 +20,13 @@ def back_pressure(snapshot: Snapshot, name: str) -> float | None:
     consumers = snapshot.dataflow.downstream(name)
     if not consumers:
         return 0.0
-    rates = snapshot.rates.get(name)
-    if rates is not None and rates.wait_out_share is not None:
-        return rates.wait_out_share
-    grew = [_backlog_grew(snapshot, consumer) for consumer in consumers]
+    waited = _waited(snapshot, name)
+    seen = [name for name in consumers if waited is None or _backlog(snapshot, name) is not None]
+    grew = [_backlog_grew(snapshot, consumer) for consumer in seen]
     if any(grew):
         return 1.0
+    if waited is not None:
+        return waited
     return None if None in grew else 0.0
 
 
@@ -49,12 +52,25 @@ def _backlog_grew(snapshot: Snapshot, consumer: str) -> bool | None:
         if reached is None:
             return None
         arriving += reached
+    waiting, window_s = _backlog(snapshot, consumer), snapshot.by_operator[consumer][0].window_s
+    if waiting is not None and waiting < _STANDING * window_s * rates.observed_processing_per_s:
+        return False
     return arriving > rates.observed_processing_per_s * (1 + _GROWS)
 
 
+def _backlog(snapshot: Snapshot, name: str) -> float | None:
+    rates = snapshot.rates.get(name)
+    return None if rates is None else rates.backlog
+
+
+def _waited(snapshot: Snapshot, name: str) -> float | None:
+    rates = snapshot.rates.get(name)
+    return None if rates is None else rates.wait_out_share
+
+
 def _reaching(snapshot: Snapshot, producer: str, consumer: str) -> float | None:
-    """Records per second; from a source all that came in, whether or not it was read."""
-    if snapshot.dataflow[producer].source:
+    """Records per second; from a source of which nobody knows whether it waits, all that came in."""
+    if snapshot.dataflow[producer].source and _waited(snapshot, producer) is None:
         ratio = channel_selectivity(snapshot, producer, consumer)
         return None if ratio is None else snapshot.source_rates[producer] * ratio
     rates = snapshot.rates.get(producer)
