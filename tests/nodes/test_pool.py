@@ -51,7 +51,7 @@ def test_a_table_that_cannot_be_one_is_refused(table: tuple[tuple[float, ...], .
     ("fields", "message"),
     [
         ({"name": ""}, "a node has an empty name"),
-        ({"name": "a", "cost": -1.0}, "node 'a': cost: expected a finite number of at least 0, found -1"),
+        ({"name": "a", "cost": -1.0}, "node 'a': cost must be a finite number of at least 0, found -1"),
         ({"name": "a", "slots": 0}, "node 'a': slots must be at least 1, found 0"),
     ],
 )
