@@ -16,6 +16,7 @@ from benchmarks import (
     decision_time,
     disk,
     measuring_overhead,
+    node_choice,
     rescale_pause,
     simulated_day,
 )
@@ -30,6 +31,12 @@ BENCHMARKS = (
         question="How does the time for a DS2 decision grow with the pipeline?",
         run=decision_time.run,
         quick=partial(decision_time.run, operators=100, repeats=2),
+    ),
+    Benchmark(
+        name="node-choice",
+        question="How long does it take to choose nodes from a pool of 1,000, and how does that grow?",
+        run=node_choice.run,
+        quick=partial(node_choice.run, nodes=30, repeats=2),
     ),
     Benchmark(
         name="simulated-day",

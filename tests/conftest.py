@@ -1,10 +1,15 @@
-"""The order of the tests: those that need a Spark take minutes, so they come last."""
+"""The order of the tests: those that need a Spark take minutes, so they come last. And no test fails for being slow
+on a machine that does other things, too."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 _SPARK = Path(__file__).parent / "spark"
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import decentralized_steps, decision_time, simulated_day
+from benchmarks import decentralized_steps, decision_time, node_choice, simulated_day
 from benchmarks.measure import Benchmark, Measure, Report, median_cpu_s
 from benchmarks.random_pipeline import random_snapshot
 
@@ -99,3 +99,9 @@ def test_long_ones_run_only_when_they_are_asked_for(monkeypatch: pytest.MonkeyPa
     command.main([])
     command.main(["long", "--quick"])
     assert ran == ["short, whole", "long, quick"]
+
+
+def test_choosing_nodes_takes_milliseconds_and_more_nodes_not_much_longer() -> None:
+    measures = node_choice.run(nodes=30, repeats=2).measures
+    assert [measure.unit for measure in measures] == ["ms", "ms", "times"] * 2
+    assert all(measure.value < 1_000 for measure in measures if measure.unit == "ms")

@@ -541,6 +541,15 @@ def test_compare_prints_a_row_for_each_policy(run: Run, scenario: Path) -> None:
     assert [line.split("│")[1].strip() for line in result.out.splitlines() if "│" in line] == ["ds2", "lag"]
 
 
+def test_compare_knows_gesscale_its_baselines_and_the_ideal(run: Run, scenario: Path) -> None:
+    names = ["gesscale", "gesscale-paper", "mdl-nlunaware", "thr-nlaware", "thr-nlunaware", "ideal"]
+    for file in (EXAMPLE, scenario):
+        result = run("compare", file, "--policies", ",".join(names), "--json")
+        assert (result.status, list(result.json["policies"])) == (0, names)
+        assert result.json["policies"]["ideal"]["elasticity"]["timeshare_under"] == 0
+        assert result.json["policies"]["gesscale"]["actions"] > 0
+
+
 def test_compare_passes_over_options_that_only_another_of_the_policies_has(run: Run, scenario: Path) -> None:
     setting = ("--set", "target_utilization=0.5", "--json")
 

@@ -21,7 +21,7 @@ from elastream.as_json import policy_json, print_json, proposal_json, run_json
 from elastream.cluster_command import cluster_app
 from elastream.dataflow import render
 from elastream.engines.simulated.scenario import Scenario, read_scenario
-from elastream.engines.simulated.simulation import Simulation, simulate
+from elastream.engines.simulated.simulation import Simulation, simulate, simulate_ideal
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.experiments import frame
 from elastream.kafka_command import kafka_app
@@ -166,7 +166,9 @@ def simulate_command(
 @app.command()
 def compare(
     scenario: Annotated[Path, typer.Argument(help="A scenario in YAML.")],
-    policies: Annotated[str, typer.Option(help="Names with commas between them.")] = "ds2,dhalion,threshold,lag",
+    policies: Annotated[
+        str, typer.Option(help="Names with commas between them; `ideal` is what nobody can do better than.")
+    ] = "ds2,dhalion,threshold,lag",
     rules: Annotated[Path | None, typer.Option("--rules", help="Rules to compare with them.")] = None,
     settings: SetOption = None,
     folder: OutOption = Path("out"),
@@ -184,10 +186,14 @@ def compare(
     if not names:
         raise InvalidInput("--policies: name at least one policy")
     # all of them before the first run: a mistake in the last one is better found now
-    chosen = {name: policy_and_knobs(name, given, found, beside=names) for name in names}
+    known = [name for name in names if name != _IDEAL]
+    chosen = {name: policy_and_knobs(name, given, found, beside=known) for name in known}
     plot = folder / f"{scenario.stem}-compare.png"
     with _writing_to(folder):
-        runs = {name: _run(found, name, *chosen[name], quiet=as_json) for name in chosen}
+        runs = {
+            name: _run(found, name, *chosen[name], quiet=as_json) if name in chosen else _ideal(found)
+            for name in dict.fromkeys(names)
+        }
         plots.plot_simulations(runs, plot, title=f"{found.name} (simulated)")
     if as_json:
         results = {name: run_json(run) for name, run in runs.items()}
@@ -450,6 +456,7 @@ def run_experiments(
 
 # What the subcommands share
 
+_IDEAL = "ideal"  # no policy: it knows what no policy can know
 _TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble")
 
 
@@ -474,6 +481,10 @@ def _run(scenario: Scenario, name: str, policy: Policy, knobs: Knobs, *, quiet: 
             duration_s=scenario.duration_s,
             on_progress=lambda at_s: tell("", at_s / scenario.duration_s),
         )
+
+
+def _ideal(scenario: Scenario) -> Simulation:
+    return simulate_ideal(scenario.model, duration_s=scenario.duration_s)
 
 
 def _record(run: Simulation, path: Path) -> None:

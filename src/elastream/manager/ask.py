@@ -145,6 +145,12 @@ def _decision(state: ManagerState, snapshot: Snapshot, proposal: Proposal, wante
         source_rates=snapshot.source_rates,
         reasons=proposal.reasons,
         advice=tuple(advice for name, advice in proposal.advice.items() if name in changing),
+        nodes={
+            name: advice.nodes
+            for name, advice in proposal.advice.items()
+            # where the knobs let through another number than was proposed, the nodes are not those
+            if name in changing and advice.nodes is not None and len(advice.nodes) == wanted[name]
+        },
         share_before=achieved_share(snapshot),
         expected_share=proposal.expected_share,
     )

@@ -27,6 +27,9 @@ class Decision:
     reasons: tuple[Reason, ...] = ()
     advice: tuple[Advice, ...] = ()
     """What the policy said of each operator that changes: measured, formula, clamps."""
+    nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where the instances of operators that change should run afterwards, one node for each. An operator that is
+    not in it, and a node that is gone by then, is left to the engine."""
     share_before: float | None = None
     """The share of the required rate that was achieved when this was decided."""
     expected_share: float | None = None

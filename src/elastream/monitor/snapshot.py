@@ -12,6 +12,7 @@ from elastream.errors import InvalidInput, nearest
 from elastream.monitor.batch_cost import BatchCost
 from elastream.monitor.rates import OperatorRates, operator_rates
 from elastream.monitor.reading import Reading, check_amount
+from elastream.nodes import NodePool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,10 @@ class Snapshot:
     """What the engine knows that it failed to measure."""
     batch_costs: Mapping[str, BatchCost] = field(default_factory=dict)
     """For operators that work in micro-batches: what a batch and a record cost."""
+    nodes: NodePool | None = None
+    """The nodes that there are, where the engine knows of nodes."""
+    placement: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The nodes that an operator's instances run on, one for each."""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.at_s):
@@ -35,6 +40,7 @@ class Snapshot:
         self._check_plan()
         self._check_source_rates()
         self._check_readings()
+        self._check_placement()
 
     @cached_property
     def by_operator(self) -> Mapping[str, tuple[Reading, ...]]:
@@ -70,6 +76,10 @@ class Snapshot:
         """The same measurements, with other rates asked of the sources."""
         return replace(self, source_rates=source_rates)
 
+    def delay_s(self, name: str) -> float:
+        """The largest delay between the nodes of an operator; none where nodes are not known."""
+        return 0.0 if self.nodes is None else self.nodes.largest_delay_s(self.placement.get(name, ()))
+
     def _check_plan(self) -> None:
         for name in self.batch_costs:
             if name not in self.dataflow:
@@ -82,6 +92,20 @@ class Snapshot:
         lacking = [name for name in self.dataflow.scalable if name not in self.plan]
         if lacking:
             raise InvalidInput(f"the plan has no parallelism for {lacking[0]!r}")
+
+    def _check_placement(self) -> None:
+        for name, nodes in self.placement.items():
+            if self.nodes is None:
+                raise InvalidInput(f"placement: {name!r} runs on nodes, but no nodes are given")
+            if name not in self.dataflow.scalable:
+                raise InvalidInput(f"placement: unknown operator {name!r}{nearest(name, self.dataflow.scalable)}")
+            if len(nodes) != self.plan[name]:
+                found = f"{self.plan[name]} instances, but {len(nodes)} nodes"
+                raise InvalidInput(f"placement: {name!r} has {found}")
+            try:
+                self.nodes.places(nodes)
+            except InvalidInput as error:
+                raise error.at(f"placement: {name!r}") from None
 
     def _check_source_rates(self) -> None:
         sources = self.dataflow.sources

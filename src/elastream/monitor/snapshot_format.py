@@ -21,6 +21,7 @@ from elastream.formats import Strict, parse, read_json, read_text, shown
 from elastream.monitor.batch_cost import BatchCost
 from elastream.monitor.reading import Reading
 from elastream.monitor.snapshot import Snapshot
+from elastream.nodes import Node, NodePool
 
 
 class OperatorEntry(Strict):
@@ -87,6 +88,24 @@ class BatchCostEntry(Strict):
     longest_batch_s: float
 
 
+class NodeEntry(Strict):
+    name: str
+    cost: float = 1.0
+    slots: int = 1
+    available: bool = True
+
+
+class NodesEntry(Strict):
+    nodes: list[NodeEntry]
+    delays_s: list[list[float]]
+
+    def pool(self) -> NodePool:
+        return NodePool(
+            nodes=tuple(Node(**node.model_dump()) for node in self.nodes),
+            delays_s=tuple(tuple(row) for row in self.delays_s),
+        )
+
+
 class SnapshotEntry(Strict):
     operators: list[OperatorEntry]
     edges: list[Annotated[tuple[str, str], BeforeValidator(_edge)]]
@@ -95,6 +114,8 @@ class SnapshotEntry(Strict):
     at_s: float = 0.0
     gaps: list[str] = Field(default_factory=list)
     batch_costs: dict[str, BatchCostEntry] = Field(default_factory=dict)
+    nodes: NodesEntry | None = None
+    placement: dict[str, list[str]] = Field(default_factory=dict)
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -115,6 +136,8 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
             at_s=entry.at_s,
             gaps=tuple(entry.gaps),
             batch_costs={name: BatchCost(**cost.model_dump()) for name, cost in entry.batch_costs.items()},
+            nodes=None if entry.nodes is None else entry.nodes.pool(),
+            placement={name: tuple(nodes) for name, nodes in entry.placement.items()},
         )
     except InvalidInput as error:
         raise error.at(place) from None
@@ -130,6 +153,15 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
         "at_s": snapshot.at_s,
         **({"gaps": list(snapshot.gaps)} if snapshot.gaps else {}),
         **({"batch_costs": costs} if costs else {}),
+        **({"nodes": _nodes_json(snapshot.nodes)} if snapshot.nodes is not None else {}),
+        **({"placement": {n: list(on) for n, on in snapshot.placement.items()}} if snapshot.placement else {}),
+    }
+
+
+def _nodes_json(pool: NodePool) -> dict[str, Any]:
+    return {
+        "nodes": [asdict(node) for node in pool.nodes],
+        "delays_s": [list(row) for row in pool.delays_s],
     }
 
 

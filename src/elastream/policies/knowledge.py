@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from elastream.dataflow import Plan
 from elastream.monitor import OperatorRates, Snapshot
 from elastream.monitor.flow import is_saturated
+from elastream.policies.mst.memory import remember
+from elastream.policies.mst.model import Sustained
 from elastream.policies.rules.evaluation import NOTHING_REMEMBERED, RulesMemory
 from elastream.policies.sizes import Sizes
 
@@ -45,6 +47,8 @@ class CapacityPoint:
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
     points: Mapping[str, tuple[CapacityPoint, ...]] = field(default_factory=dict)
+    sustained: Mapping[str, tuple[Sustained, ...]] = field(default_factory=dict)
+    """What operators processed at their limit, by instances and by the delay between their nodes."""
     correction: float = 1.0
     """By how much more than the model says the pipeline was found to need (the target-rate ratio)."""
     watched_s: float = 0.0
@@ -55,15 +59,20 @@ class Knowledge:
     def of(self, operator: str) -> tuple[CapacityPoint, ...]:
         return self.points.get(operator, ())
 
+    def sustained_by(self, operator: str) -> tuple[Sustained, ...]:
+        return self.sustained.get(operator, ())
+
     def with_snapshot(self, snapshot: Snapshot) -> Knowledge:
         """Learn from one more window."""
-        points = dict(self.points)
+        points, sustained = dict(self.points), dict(self.sustained)
         for name in snapshot.dataflow.scalable:
             rates = snapshot.rates.get(name)
             if rates is None or not rates.true_processing_per_s:
                 continue
             points[name] = _merged(self.of(name), _point(snapshot, name, rates))
-        return replace(self, points=points)
+            if is_saturated(snapshot, name):
+                sustained[name] = remember(self.sustained_by(name), _sustained(snapshot, name, rates))
+        return replace(self, points=points, sustained=sustained)
 
     def watched(self, passed_s: float, plan: Plan) -> Knowledge:
         """So much time has passed, and this plan is in force now."""
@@ -97,6 +106,16 @@ def _point(snapshot: Snapshot, name: str, rates: OperatorRates) -> CapacityPoint
         each = rates.true_per_instance or 0.0
     parallelism = snapshot.plan[name]
     return CapacityPoint(parallelism=parallelism, true_per_s=each * parallelism, saturated=saturated)
+
+
+def _sustained(snapshot: Snapshot, name: str, rates: OperatorRates) -> Sustained:
+    """Of all instances of the plan: those that did not report are taken to be like the others."""
+    parallelism = snapshot.plan[name]
+    return Sustained(
+        instances=parallelism,
+        delay_s=snapshot.delay_s(name),
+        records_per_s=rates.observed_processing_per_s * parallelism / rates.instances,
+    )
 
 
 def _merged(known: tuple[CapacityPoint, ...], new: CapacityPoint) -> tuple[CapacityPoint, ...]:

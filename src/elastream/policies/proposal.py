@@ -29,6 +29,7 @@ class ReasonKind(StrEnum):
     INFERRED = "inferred"
     NO_DATA = "no data"
     HELD = "held"
+    NODES = "nodes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +57,8 @@ class Advice:
     observed_per_s: float | None = None
     utilization: float | None = None
     backlog: float | None = None
+    nodes: tuple[str, ...] | None = None
+    """Where the proposed instances should run, one node for each; None leaves it to the engine."""
     reasons: tuple[Reason, ...] = ()
 
     def names(self, kind: ReasonKind) -> bool:

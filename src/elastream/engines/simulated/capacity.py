@@ -12,7 +12,7 @@ With α the rate of one instance alone and n the number of instances:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elastream.engines.simulated.checks import require_not_negative, require_positive
@@ -41,6 +41,11 @@ class PowerLaw:
     def total_per_s(self, n: int) -> float:
         undelayed = self.per_instance_per_s * math.pow(n, self.exponent)
         return max(0.0, undelayed - self.delay_cost * self.delay_s)
+
+
+def at_delay(capacity: Capacity, delay_s: float) -> Capacity:
+    """The capacity on nodes with this largest delay; only a power law knows what delays cost."""
+    return replace(capacity, delay_s=delay_s) if isinstance(capacity, PowerLaw) else capacity
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

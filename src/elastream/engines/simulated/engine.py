@@ -20,8 +20,17 @@ from dataclasses import dataclass
 from elastream.dataflow import Channel, Dataflow, Plan
 from elastream.engines.simulated.history import History
 from elastream.engines.simulated.model import DowntimeScope, EngineModel, Instances
+from elastream.engines.simulated.places import NoNodeLeftError, Places
 from elastream.engines.simulated.readings import Noise, operator_readings, source_reading
-from elastream.engines.simulated.stages import Operator, Queue, Source, Stage, WindowedOperator, divide_workers
+from elastream.engines.simulated.stages import (
+    Operator,
+    PacedSource,
+    Queue,
+    Source,
+    Stage,
+    WindowedOperator,
+    divide_workers,
+)
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
@@ -71,13 +80,14 @@ class SimulatedEngine:
         self._operators = _operators(model, self._queues)
         self._stages: Sequence[Stage] = (*self._sources, *self._operators)
         self._instances: Mapping[str, Instances] = {}
+        self._places = Places(model)
         self._noise = Noise(model.noise, random.Random(f"noise {model.seed}"))
         self._downtime_rng = random.Random(f"downtime {model.seed}")
         self._failure: str | None = None
         self._now_s = 0.0
         self._marked_s = 0.0
         self.history = History(self._sources, self._queues, self._stages if record_progress else ())
-        self._apply(model.initial_plan)
+        self._apply(model.initial_plan, self._places.placement)
         self._mark()
 
     # The engine
@@ -106,6 +116,8 @@ class SimulatedEngine:
             source_rates={source.name: spans[source.name].arrived / window_s for source in self._sources},
             readings=tuple(readings),
             at_s=self._now_s,
+            nodes=self._places.pool,
+            placement=self._places.placement,
         )
         self._mark()
         return snapshot
@@ -119,11 +131,15 @@ class SimulatedEngine:
         if self._failure is not None:
             detail, self._failure = self._failure, None
             return Outcome(plan=self._plan, succeeded=False, took_s=0.0, detail=detail)
+        try:
+            placement, detail = self._places.for_plan(after, decision.nodes)
+        except NoNodeLeftError as error:
+            return Outcome(plan=self._plan, succeeded=False, took_s=0.0, detail=str(error))
         took_s = self._downtime_rng.uniform(*self._model.downtime_range_s)
         self._stand_still(changed, took_s)
-        self._apply(after)
+        self._apply(after, placement)
         self._mark()
-        return Outcome(plan=after, succeeded=True, took_s=took_s)
+        return Outcome(plan=after, succeeded=True, took_s=took_s, detail=detail)
 
     # The clock
 
@@ -144,6 +160,10 @@ class SimulatedEngine:
     def fail_next_rescale(self, detail: str) -> None:
         """Let the next action that would change something fail, without effect."""
         self._failure = detail
+
+    def set_node(self, name: str, *, available: bool) -> None:
+        """Let a node go away, or come back. Instances that are on it stay: their end is not in this model."""
+        self._places.set_node(name, available=available)
 
     def totals(self) -> Totals:
         return Totals(
@@ -198,9 +218,12 @@ class SimulatedEngine:
         if fixed:
             raise InvalidInput(f"plan: {fixed[0]!r} is fixed, its parallelism cannot be changed")
 
-    def _apply(self, plan: Plan) -> None:
+    def _apply(self, plan: Plan, placement: Mapping[str, tuple[str, ...]]) -> None:
         self._plan = plan
-        self._instances = {name: self._model.instances(name, n) for name, n in plan.items()}
+        self._places.placement = placement
+        self._instances = {
+            name: self._model.instances(name, n, nodes=placement.get(name)) for name, n in plan.items()
+        }
         for operator in self._operators:
             operator.full_rate_per_s = operator.rate_per_s = self._instances[operator.name].effective_per_s
             bound = self._model.operators[operator.name].queue_records
@@ -223,15 +246,15 @@ def _queues(model: EngineModel) -> tuple[Queue, ...]:
 
 
 def _sources(model: EngineModel, queues: Sequence[Queue]) -> tuple[Source, ...]:
-    return tuple(
-        Source(
-            name,
-            outputs=[queue for queue in queues if queue.producer == name],
-            rate_at=model.sources[name].load.rate_at,
-            max_rate_per_s=model.sources[name].max_rate_per_s,
-        )
-        for name in model.dataflow.sources
-    )
+    sources: list[Source] = []
+    for name in model.dataflow.sources:
+        part, outputs = model.sources[name], [queue for queue in queues if queue.producer == name]
+        rate_at, most_per_s = part.load.rate_at, part.max_rate_per_s
+        if math.isinf(part.replay_speed):
+            sources.append(Source(name, outputs, rate_at, most_per_s))
+        else:
+            sources.append(PacedSource(name, outputs, rate_at, most_per_s, part.replay_speed))
+    return tuple(sources)
 
 
 def _operators(model: EngineModel, queues: Sequence[Queue]) -> tuple[Operator, ...]:

@@ -1,6 +1,7 @@
 """The right answer: the least parallelism that sustains given source rates by the model's true capacities.
 
-A policy only sees readings; this looks at the model itself, and experiments measure policies against it.
+A policy only sees readings; this looks at the model itself, and experiments measure policies against it. Where
+instances run on nodes, those are taken that are nearest to each other.
 
 Capacity need not grow with the number of instances, but the highest capacity *up to* n instances does, and the
 first n at which it reaches a rate is the first whose own capacity reaches it. So a search is a bisection in that
@@ -26,7 +27,7 @@ class Ideal:
 
     def __init__(self, model: EngineModel) -> None:
         self._model = model
-        self._capacity = cache(lambda name, n: model.instances(name, n).sustained_per_s)
+        self._capacity = cache(lambda name, n: model.best_instances(name, n).sustained_per_s)
         self._curves = {name: _Curve(model, name) for name in model.dataflow.scalable}
 
     def required_per_s(self, source_rates: Mapping[str, float]) -> Mapping[str, float]:
@@ -89,7 +90,8 @@ class _Curve:
         self._name = name
         fixed = model.initial_plan[name] if operator.fixed else None
         self.least_n = fixed or operator.min_parallelism
-        self.most_n = fixed or int(min(operator.most, max(operator.min_parallelism, _MOST_SEARCHED)))
+        most = min(model.most_instances(name), max(operator.min_parallelism, _MOST_SEARCHED))
+        self.most_n = fixed or int(most)
         self._highest_per_s: list[float] = []
 
     def least(self, required_per_s: float) -> int:
@@ -99,7 +101,7 @@ class _Curve:
             n = self.least_n + len(highest)
             if n > self.most_n:
                 break
-            capacity = self._model.instances(self._name, n).sustained_per_s
+            capacity = self._model.best_instances(self._name, n).sustained_per_s
             highest.append(max(capacity, highest[-1]) if highest else capacity)
         reached = min(required_per_s, highest[-1]) / (1 + _ROUNDING)
         return self.least_n + bisect_left(highest, reached)

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from elastream.dataflow import Dataflow, Plan
-from elastream.engines.simulated.capacity import Capacity
+from elastream.engines.simulated.capacity import Capacity, at_delay
 from elastream.engines.simulated.checks import (
     require_limit,
     require_not_negative,
@@ -26,6 +26,8 @@ from elastream.engines.simulated.checks import (
     require_share,
 )
 from elastream.errors import InvalidInput, nearest
+from elastream.nodes import NodePool
+from elastream.nodes.choice import closest
 from elastream.workloads.load import Load
 
 
@@ -82,11 +84,16 @@ class SourceModel:
     load: Load
     max_rate_per_s: float = math.inf
     """How fast it emits at most, when it replays a backlog."""
+    replay_speed: float = math.inf
+    """How many times faster than they came the records of a backlog are replayed at most: with 1 they keep their
+    pace, and what was held up once stays late."""
     selectivity: float | Mapping[str, float] = 1.0
     """To every downstream operator alike, or the part of its records that each one reads."""
 
     def __post_init__(self) -> None:
         require_limit("max_rate_per_s", self.max_rate_per_s)
+        if not self.replay_speed >= 1:
+            raise InvalidInput(f"replay_speed must be at least 1, or infinite, found {self.replay_speed}")
         _check_selectivity(self.selectivity)
 
 
@@ -151,6 +158,10 @@ class EngineModel:
     shared_workers: bool = False
     """Every worker runs every operator, as on Timely: all have the same parallelism, the number of workers, and
     an operator's capacity is what it would be if the workers did nothing else."""
+    nodes: NodePool | None = None
+    """Where instances run; the delays between them lower the capacity of a power law by its `delay_cost`."""
+    initial_nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For operators whose first nodes are not for the engine to choose."""
 
     def __post_init__(self) -> None:
         _check_names("operators", self.operators, self.dataflow.scalable)
@@ -167,14 +178,27 @@ class EngineModel:
         if least_s > most_s:
             raise InvalidInput(f"downtime_s must be (least, most), found ({least_s:g}, {most_s:g})")
         self.check_plan(self.initial_plan)
+        self._check_nodes()
 
     @property
     def downtime_range_s(self) -> tuple[float, float]:
         return self.downtime_s if isinstance(self.downtime_s, tuple) else (self.downtime_s, self.downtime_s)
 
-    def instances(self, operator: str, n: int) -> Instances:
-        partitions = self.dataflow[operator].state_partitions
-        return Instances(model=self.operators[operator], n=n, state_partitions=partitions)
+    def instances(self, operator: str, n: int, *, nodes: tuple[str, ...] | None = None) -> Instances:
+        """On these nodes; without nodes with the delay that the operator's own capacity has."""
+        part = self.operators[operator]
+        if self.nodes is not None and nodes is not None:
+            part = replace(part, capacity=at_delay(part.capacity, self.nodes.largest_delay_s(nodes)))
+        return Instances(model=part, n=n, state_partitions=self.dataflow[operator].state_partitions)
+
+    def best_instances(self, operator: str, n: int) -> Instances:
+        """On the nodes that are nearest to each other, as if no other operator needed them."""
+        return self.instances(operator, n, nodes=None if self.nodes is None else closest(self.nodes, n))
+
+    def most_instances(self, operator: str) -> float:
+        """Of an operator, by its bounds and by the slots of all nodes."""
+        slots = math.inf if self.nodes is None else sum(node.slots for node in self.nodes.nodes)
+        return min(self.dataflow[operator].most, slots)
 
     def selectivity(self, producer: str, consumer: str) -> float:
         """Records on the channel for each record that its producer processes."""
@@ -195,6 +219,16 @@ class EngineModel:
         if self.shared_workers and len(set(plan.values())) > 1:
             raise InvalidInput(f"plan: with shared workers all operators have the same parallelism, found {plan}")
 
+    def _check_nodes(self) -> None:
+        for name, nodes in self.initial_nodes.items():
+            if self.nodes is None:
+                raise InvalidInput(f"initial_nodes: {name!r} runs on nodes, but there are none")
+            _check_names("initial_nodes", {name: nodes}, self.dataflow.scalable, complete=False)
+            if len(nodes) != self.initial_plan[name]:
+                found = f"{self.initial_plan[name]} instances, but {len(nodes)} nodes"
+                raise InvalidInput(f"initial_nodes: {name!r} has {found}")
+            self.nodes.places(nodes)
+
     def _ratios(self, name: str) -> float | Mapping[str, float]:
         return self.sources[name].selectivity if name in self.sources else self.operators[name].selectivity
 
@@ -204,10 +238,12 @@ def _check_selectivity(selectivity: float | Mapping[str, float]) -> None:
         require_not_negative("selectivity", ratio)
 
 
-def _check_names(place: str, found: Mapping[str, object], expected: tuple[str, ...]) -> None:
+def _check_names(
+    place: str, found: Mapping[str, object], expected: tuple[str, ...], *, complete: bool = True
+) -> None:
     for name in found:
         if name not in expected:
             raise InvalidInput(f"{place}: {name!r} does not belong here{nearest(name, expected)}")
     for name in expected:
-        if name not in found:
+        if complete and name not in found:
             raise InvalidInput(f"{place}: {name!r} is missing")

@@ -30,8 +30,9 @@ from elastream.durations import seconds
 from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
 from elastream.engines.simulated.checks import require_not_negative, require_positive
 from elastream.engines.simulated.model import DowntimeScope, EngineModel, OperatorModel, SourceModel
-from elastream.errors import InvalidInput
+from elastream.errors import InvalidInput, nearest
 from elastream.formats import Strict, parse, read_text, read_yaml
+from elastream.nodes import Node, NodePool
 from elastream.workloads.load import Brownian, Constant, Load, Sine, Steps, bundled_trace, read_trace
 
 
@@ -185,13 +186,19 @@ class SourceEntry(Strict):
     source: Literal[True]
     load: Annotated[LoadEntry, BeforeValidator(lambda value: _number_as("constant", value))]
     max_rate: float = math.inf
+    replay_speed: float = math.inf
     selectivity: Selectivity = 1.0
 
     def operator(self, name: str) -> Operator:
         return Operator(name=name, source=True)
 
     def model(self, folder: Path) -> SourceModel:
-        return SourceModel(load=self.load.load(folder), max_rate_per_s=self.max_rate, selectivity=self.selectivity)
+        return SourceModel(
+            load=self.load.load(folder),
+            max_rate_per_s=self.max_rate,
+            replay_speed=self.replay_speed,
+            selectivity=self.selectivity,
+        )
 
 
 class OperatorEntry(Strict):
@@ -200,6 +207,7 @@ class OperatorEntry(Strict):
     capacity: Annotated[CapacityEntry, BeforeValidator(lambda value: _number_as("per_instance", value))]
     selectivity: Selectivity = 1.0
     parallelism: int | None = Field(default=None, description="at the start; the least, where not given")
+    nodes: list[str] | None = Field(default=None, description="at the start, one for each instance")
     min_parallelism: int = 1
     max_parallelism: int | None = None
     fixed: bool = False
@@ -228,11 +236,28 @@ class OperatorEntry(Strict):
         )
 
 
+class NodesEntry(Strict):
+    """A table of round trips in the order of the names; what is not said of a node is its default."""
+
+    names: list[str]
+    delays: list[list[Duration]]
+    cost: dict[str, float] = Field(default_factory=dict)
+    slots: dict[str, int] = Field(default_factory=dict)
+
+    def pool(self) -> NodePool:
+        for key, name in (*(("cost", name) for name in self.cost), *(("slots", name) for name in self.slots)):
+            if name not in self.names:
+                raise InvalidInput(f"{key}: unknown node {name!r}{nearest(name, self.names)}")
+        nodes = (Node(name=n, cost=self.cost.get(n, 1.0), slots=self.slots.get(n, 1)) for n in self.names)
+        return NodePool(nodes=tuple(nodes), delays_s=tuple(tuple(row) for row in self.delays))
+
+
 class ScenarioEntry(Strict):
     name: str
     duration: Duration
     engine: EngineEntry = EngineEntry()
     operators: dict[str, dict[str, Any]]
+    nodes: NodesEntry | None = None
     manager: dict[str, Any] = Field(default_factory=dict)
     policies: dict[str, dict[str, Any] | None] = Field(default_factory=dict)
     cost_per_instance_hour: float = 1.0
@@ -271,6 +296,8 @@ def _engine_model(entry: ScenarioEntry, place: str, folder: Path) -> EngineModel
                 sources[name] = part.model(folder)
             else:
                 operators[name] = part.model()
+    with _errors_at(f"{place}: nodes"):
+        pool = None if entry.nodes is None else entry.nodes.pool()
     with _errors_at(place):
         return EngineModel(
             dataflow=_dataflow(parsed),
@@ -283,6 +310,12 @@ def _engine_model(entry: ScenarioEntry, place: str, folder: Path) -> EngineModel
             downtime_s=entry.engine.downtime,
             downtime_scope=DowntimeScope(entry.engine.downtime_of),
             shared_workers=entry.engine.shared_workers,
+            nodes=pool,
+            initial_nodes={
+                name: tuple(part.nodes)
+                for name, part in parsed.items()
+                if isinstance(part, OperatorEntry) and part.nodes is not None
+            },
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from elastream.dataflow import Plan
@@ -22,6 +22,7 @@ from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
 from elastream.monitor import Snapshot
 from elastream.monitor.elasticity import Elasticity, Moment, elasticity
+from elastream.nodes.choice import closest
 from elastream.policies.catalog import Policy
 from elastream.workloads.load import Load
 
@@ -109,6 +110,45 @@ def simulate(
     )
 
 
+def simulate_ideal(model: EngineModel, *, duration_s: float) -> Simulation:
+    """The ideal autoscaler, which nobody can have: at every moment the least that sustains the load, for free.
+
+    It knows the operators' true capacities, looks every few seconds, and an action takes no time.
+    """
+    ideal = Ideal(model)
+    sources = {n: replace(s, load=_Until(load=s.load, end_s=duration_s)) for n, s in model.sources.items()}
+    first = ideal.least_plan(_rates(model, 0.0))
+    engine = SimulatedEngine(
+        replace(model, sources=sources, initial_plan=first, initial_nodes={}, downtime_s=0.0, noise=0.0)
+    )
+    changes = 0
+    while engine.now() < duration_s:
+        before, after = engine.plan(), ideal.least_plan(_rates(model, engine.now()))
+        if before != after:
+            changes += 1
+            nodes = {} if model.nodes is None else {name: closest(model.nodes, n) for name, n in after.items()}
+            engine.rescale(Decision(number=changes, at_s=engine.now(), before=before, after=after, nodes=nodes))
+        engine.wait(min(_DEMAND_EVERY_S, duration_s - engine.now()))
+    drained_s = _drain(engine, duration_s)
+    return Simulation(
+        model=model,
+        duration_s=duration_s,
+        history=engine.history,
+        snapshots=(),
+        events=(),
+        drained_s=drained_s,
+        elasticity=elasticity(
+            _moments(model, engine.history, duration_s),
+            excess_s=max(0.0, drained_s - duration_s),
+            reconfigurations=changes,
+        ),
+    )
+
+
+def _rates(model: EngineModel, t_s: float) -> Mapping[str, float]:
+    return {name: source.load.rate_at(t_s) for name, source in model.sources.items()}
+
+
 def _drain(engine: SimulatedEngine, duration_s: float) -> float:
     """Go on until nothing waits any more, at most as long again as the run took."""
     while engine.now() < 2 * duration_s:
@@ -125,8 +165,6 @@ def _moments(model: EngineModel, history: History, duration_s: float) -> Iterato
     ideal = Ideal(model)
     for number in range(math.ceil(duration_s / _DEMAND_EVERY_S)):
         begin_s = number * _DEMAND_EVERY_S
-        rates = {name: source.load.rate_at(begin_s) for name, source in model.sources.items()}
         plan = history.plans[max(0, bisect.bisect_right(times_s, begin_s) - 1)][1]
-        yield Moment(
-            lasts_s=min(_DEMAND_EVERY_S, duration_s - begin_s), demand=ideal.least_plan(rates), supply=plan
-        )
+        demand = ideal.least_plan(_rates(model, begin_s))
+        yield Moment(lasts_s=min(_DEMAND_EVERY_S, duration_s - begin_s), demand=demand, supply=plan)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -127,6 +128,67 @@ class Source(Stage):
             put={queue.consumer: queue.put for queue in self.outputs},
             held_s=self.held_s,
         )
+
+
+class PacedSource(Source):
+    """Replays a backlog by the times at which its records came, so many times as fast at most.
+
+    Emitting takes no time, so while it is late and held back it waits all the time, however little is missing.
+    """
+
+    __slots__ = ("came", "read_s", "replay_speed")
+
+    def __init__(
+        self,
+        name: str,
+        outputs: Sequence[Queue],
+        rate_at: Callable[[float], float],
+        max_rate_per_s: float,
+        replay_speed: float,
+    ) -> None:
+        super().__init__(name, outputs, rate_at, max_rate_per_s)
+        self.replay_speed = replay_speed
+        self.came: deque[tuple[float, float, float]] = deque()  # records per second, from when until when
+        self.read_s = 0.0  # what came before this has been emitted
+
+    def arrive(self, now_s: float, dt_s: float) -> None:
+        super().arrive(now_s, dt_s)
+        self.came.append((self.arriving_per_s, now_s, now_s + dt_s))
+
+    def work(self, now_s: float, dt_s: float) -> None:
+        until_s = min(self.read_s + self.replay_speed * dt_s, now_s + dt_s)
+        due = self._due(until_s)
+        wanted = min(due, self.max_rate_per_s * dt_s)
+        if wanted > 0:
+            held_s = self.held_s
+            self.emitted = self.emit(wanted, dt_s)
+            self.backlog -= self.emitted
+            if self.emitted < wanted:
+                self.held_s = held_s + dt_s - self.emitted / self.max_rate_per_s
+        self._read(self.emitted, until_s)
+
+    def _due(self, until_s: float) -> float:
+        due = 0.0
+        for rate_per_s, from_s, to_s in self.came:
+            if from_s >= until_s:
+                break
+            due += rate_per_s * (min(to_s, until_s) - max(from_s, self.read_s))
+        return due
+
+    def _read(self, amount: float, until_s: float) -> None:
+        """Go on by so many records, at most up to this time."""
+        while self.came and self.came[0][1] < until_s:
+            rate_per_s, from_s, to_s = self.came[0]
+            begin_s, end_s = max(from_s, self.read_s), min(to_s, until_s)
+            there = rate_per_s * (end_s - begin_s)
+            if amount < there * (1 - 1e-12):
+                self.read_s = begin_s + amount / rate_per_s
+                return
+            amount -= there
+            self.read_s = end_s
+            if end_s < to_s:
+                return
+            self.came.popleft()
 
 
 class Operator(Stage):

@@ -1,0 +1,179 @@
+"""Finding α, β and γ from measurements at saturation (Gesscale IV-C): the more were made, the more is fitted.
+
+One measurement gives α; two in different configurations α and γ; three or more all of them. That is the most that
+is fitted: what the measurements cannot tell apart keeps its default. Where no delay was ever seen, γ stays 0 and
+three give α and β; where all had the same number of instances, β stays 1. Measurements that no such curve comes
+near to contradict each other, and then only the newest counts. Every such step down is noted in the model.
+
+Least squares over relative errors, as a measurement of twice the rate is off by twice as much, with α > 0,
+0.1 ≤ β ≤ 1 and γ ≥ 0. The standard errors are those of the linearized problem; with no measurement to spare the
+scatter is not known, and the 2 % of the paper is assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Flag, auto
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from elastream.policies.mst.model import MstModel, Sustained
+
+_LEAST_BETA = 0.1
+_FLAT_BETA = 0.11  # the search ends a little within its bounds; so flat, more instances do nothing
+_ASSUMED_NOISE = 0.02
+_MISFIT = 0.15  # root mean square of the relative errors, from which on measurements contradict each other
+_SAME_DIRECTION = 1e-3  # of unit vectors: what less than this tells apart is noise
+
+_Vector = Any
+"""numpy's arrays of floats."""
+
+
+class _Fitted(Flag):
+    ALPHA = auto()
+    GAMMA = auto()
+    BETA = auto()
+
+
+_NAMES = {_Fitted.BETA: "β", _Fitted.GAMMA: "γ"}
+
+
+def calibrate(points: Sequence[Sustained]) -> MstModel | None:
+    """The model through the measurements, oldest first; None where there are none."""
+    return _calibrated(tuple(points)) if points else None
+
+
+@lru_cache(maxsize=256)  # a policy asks in every window, and most of them bring no new measurement
+def _calibrated(points: tuple[Sustained, ...]) -> MstModel:
+    allowed = _allowed(points)
+    fitted, notes = _told_apart(points, allowed)
+    parameters, jacobian, misfit = _fit(points, fitted)
+    if fitted & ~_Fitted.ALPHA and (misfit > _MISFIT or parameters[1] < _FLAT_BETA):
+        newest = points[-1]
+        note = f"the measurements contradict each other (off by {misfit:.0%}), so only the newest counts"
+        return _model([newest], _Fitted.ALPHA, *_fit([newest], _Fitted.ALPHA), notes=(note,))
+    return _model(points, fitted, parameters, jacobian, misfit, notes=notes)
+
+
+def calibrate_proportional(points: Sequence[Sustained]) -> MstModel | None:
+    """Equation 2 alone, which knows nothing of delays."""
+    return _model(points, _Fitted.ALPHA, *_fit(points, _Fitted.ALPHA)) if points else None
+
+
+def _allowed(points: Sequence[Sustained]) -> _Fitted:
+    configurations = len({(point.instances, point.delay_s) for point in points})
+    if configurations == 1:
+        return _Fitted.ALPHA
+    return _Fitted.ALPHA | _Fitted.GAMMA if configurations == 2 else _Fitted.ALPHA | _Fitted.GAMMA | _Fitted.BETA
+
+
+def _told_apart(points: Sequence[Sustained], allowed: _Fitted) -> tuple[_Fitted, tuple[str, ...]]:
+    """The parameters that the measurements determine, and why not the others that so many would allow."""
+    if len(points) > 1 and allowed == _Fitted.ALPHA:
+        return allowed, ("all measurements are of one configuration, so only α is fitted",)
+    fitted, notes = allowed, []
+    lacking = {
+        _Fitted.GAMMA: "no delay was measured" if not any(p.delay_s for p in points) else None,
+        _Fitted.BETA: "all have the same instances" if len({p.instances for p in points}) == 1 else None,
+    }
+    for parameter, why in lacking.items():
+        if parameter in allowed and why:
+            fitted &= ~parameter
+            notes.append(f"{why}, so {_NAMES[parameter]} keeps its default")
+    for parameter in (_Fitted.BETA, _Fitted.GAMMA):
+        if parameter in fitted and not _independent(points, fitted):
+            fitted &= ~parameter
+            notes.append(f"the measurements do not tell {_NAMES[parameter]} apart, so it keeps its default")
+    return fitted, tuple(notes)
+
+
+def _independent(points: Sequence[Sustained], fitted: _Fitted) -> bool:
+    columns = _jacobian(np.array([1.0, 1.0, 0.0]), points)[:, _columns(fitted)]
+    lengths = np.linalg.norm(columns, axis=0)
+    if len(points) < columns.shape[1] or not lengths.all():
+        return False
+    return bool(np.linalg.matrix_rank(columns / lengths, tol=_SAME_DIRECTION) == columns.shape[1])
+
+
+def _columns(fitted: _Fitted) -> list[int]:
+    """Of the parameters α, β and γ, in this order."""
+    return [i for i, p in enumerate((_Fitted.ALPHA, _Fitted.BETA, _Fitted.GAMMA)) if p in fitted]
+
+
+def _jacobian(parameters: _Vector, points: Sequence[Sustained]) -> _Vector:
+    """Of the relative errors."""
+    alpha, beta, _ = parameters
+    n, delay_s, measured = _arrays(points)
+    power = n**beta
+    return np.column_stack([power, alpha * power * np.log(n), -delay_s]) / measured[:, None]
+
+
+def _fit(points: Sequence[Sustained], fitted: _Fitted) -> tuple[_Vector, _Vector, float]:
+    """The parameters, the Jacobian of those that were fitted, and the root mean square of the relative errors."""
+    n, delay_s, measured = _arrays(points)
+    unit = float(np.mean(measured / n))  # near α, so that what is searched for is near 1
+    slowest_s = float(delay_s.max()) or 1.0
+    free = _columns(fitted)
+    scale = np.array([unit, 1.0, unit / slowest_s])
+    parameters = np.array([1.0, 1.0, 0.0])
+
+    def errors(searched: _Vector) -> _Vector:
+        alpha, beta, gamma = _filled(parameters, free, searched) * scale
+        return (alpha * n**beta - gamma * delay_s) / measured - 1
+
+    lower = np.array([1e-6, _LEAST_BETA, 0.0])[free]
+    upper = np.array([np.inf, 1.0, np.inf])[free]
+    start = np.array([1.0, 0.9, 0.1])[free]
+    found = least_squares(errors, start, bounds=(lower, upper), xtol=1e-12, ftol=1e-12, gtol=1e-12)
+    parameters = _filled(parameters, free, found.x) * scale
+    misfit = float(np.sqrt(np.mean(found.fun**2)))
+    return parameters, _jacobian(parameters, points)[:, free], misfit
+
+
+def _filled(parameters: _Vector, free: list[int], values: _Vector) -> _Vector:
+    filled = parameters.copy()
+    filled[free] = values
+    return filled
+
+
+def _arrays(points: Sequence[Sustained]) -> tuple[_Vector, _Vector, _Vector]:
+    return (
+        np.array([float(point.instances) for point in points]),
+        np.array([point.delay_s for point in points]),
+        np.array([point.records_per_s for point in points]),
+    )
+
+
+def _model(
+    points: Sequence[Sustained],
+    fitted: _Fitted,
+    parameters: _Vector,
+    jacobian: _Vector,
+    misfit: float,
+    *,
+    notes: tuple[str, ...] = (),
+) -> MstModel:
+    errors = dict(zip(_columns(fitted), _standard_errors(jacobian, misfit), strict=True))
+    return MstModel(
+        alpha_per_s=float(parameters[0]),
+        beta=float(parameters[1]),
+        gamma=float(parameters[2]),
+        alpha_std=errors[0],
+        beta_std=errors.get(1),
+        gamma_std=errors.get(2),
+        fewest=min(point.instances for point in points),
+        most=max(point.instances for point in points),
+        largest_delay_s=max(point.delay_s for point in points),
+        notes=notes,
+    )
+
+
+def _standard_errors(jacobian: _Vector, misfit: float) -> list[float]:
+    measurements, parameters = jacobian.shape
+    to_spare = measurements - parameters
+    scatter = misfit * np.sqrt(measurements / to_spare) if to_spare > 0 else 0.0
+    covariance = np.linalg.pinv(jacobian.T @ jacobian) * max(scatter, _ASSUMED_NOISE) ** 2
+    return [float(value) for value in np.sqrt(np.diag(covariance))]
