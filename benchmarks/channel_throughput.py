@@ -3,21 +3,22 @@
 Three queries: one takes a number and a text from each sentence, one counts by key (update mode), one keeps what
 comes out in Parquet files. Between them lie durable streams in files. Compared are
 
-- *elastream*: the pipeline, over file channels, with nothing measured or rescaled;
+- *elastream*: the pipeline, over file channels, with nothing measured or rescaled, and batches of a fixed size;
+- *elastream, batches that grow*: as it runs otherwise, an interval of a second and batches that grow up to three;
 - *Spark's files*: Spark's own Parquet source and file sink between the queries. The counts are written by
   foreachBatch, as the file sink does not take update mode: by hand, that is not exactly once after a crash;
 - *by hand over channels*: the same foreachBatch that writes files and publishes them, without the engine around
   it. What it lacks beside elastream are batch sizes that adapt, backpressure and readiness to be rescaled.
 
-All have the same backlog in files of one size, begin with the same records in a batch of the first query and have
-the same number of tasks. The queries by hand begin a batch as soon as the last has ended; those of elastream keep
-an interval of a second when they are shorter, and let batches grow until they last about as long. The time runs
-from the begin of the first batch to the end of the last one of all queries, so that the start of the first query
-is not in it; that of the others is, and the backlog has to be long.
+All have the same backlog in files of one size, the same number of tasks, and (but for those that grow) the same
+records in a batch of the first query and no time between batches. The time runs from the begin of the first batch
+to the end of the last one of all queries, so that the start of the first query is not in it; that of the others is,
+and the backlog has to be long.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from unittest.mock import patch
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -44,6 +46,7 @@ from benchmarks.spark_runs import (
     watched,
 )
 from benchmarks.spread import ratio_of_pairs
+from elastream.engines.spark import query
 from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.files_source import FORMAT
@@ -57,6 +60,7 @@ _KEYS = 1_000
 _TASKS = 2
 _STATE_PARTITIONS = 4
 _BATCH_INTERVAL_S = 1.0
+_NO_INTERVAL_S = 0.01
 _RECORDS_IN_A_FILE = 50_000
 _FILES_IN_A_BATCH = 2
 _BATCH_RECORDS = _RECORDS_IN_A_FILE * _FILES_IN_A_BATCH
@@ -85,6 +89,7 @@ def drained(batches: list[Batch], publishing_s: float = 0.0) -> Drained:
 def run(*, pairs: int = 5, files: int = 80) -> Report:
     variants: Mapping[str, Callable[[SparkSession, Path, int], Drained]] = {
         "elastream": _elastream,
+        "elastream, batches that grow": _elastream_growing,
         "Spark's files": _spark_files,
         "by hand over channels": _by_hand,
     }
@@ -156,6 +161,14 @@ def _counts(keyed: DataFrame) -> DataFrame:
 
 
 def _elastream(spark: SparkSession, folder: Path, files: int) -> Drained:
+    """With batches as large as those by hand, one right after the other."""
+    with patch.object(query, "_SHORT", 0.0), patch.object(query, "_LONG", math.inf):
+        return _elastream_growing(spark, folder, files, batch_interval_s=_NO_INTERVAL_S)
+
+
+def _elastream_growing(
+    spark: SparkSession, folder: Path, files: int, *, batch_interval_s: float = _BATCH_INTERVAL_S
+) -> Drained:
     put_backlog(channel(folder, "sentences"), commits=files, records_each=_RECORDS_IN_A_FILE)
     for step in _STEPS:
         path = folder / "control" / f"{step}.json"
@@ -166,7 +179,7 @@ def _elastream(spark: SparkSession, folder: Path, files: int) -> Drained:
             watching.enter_context(watched(FileChannel, "_segment")),
             watching.enter_context(watched(SegmentLog, "publish")),
         ]
-        with running(spark, _pipeline(folder), folder, batch_interval_s=_BATCH_INTERVAL_S) as engine:
+        with running(spark, _pipeline(folder), folder, batch_interval_s=batch_interval_s) as engine:
             _wait_until_drained(engine, folder)
             wait_until(lambda: _all_kept(batches_of(engine)), "the progress of the last batch")
             batches = batches_of(engine)

@@ -1,5 +1,5 @@
-"""The order of the tests: those that need a Spark take minutes, so they come last. And no test fails for being slow
-on a machine that does other things, too."""
+"""The order of the tests: those that need a Spark take minutes, so they come last. No test fails for being slow on
+a machine that does other things, too."""
 
 from __future__ import annotations
 
