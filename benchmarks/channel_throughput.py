@@ -12,8 +12,8 @@ comes out in Parquet files. Between them lie durable streams in files. Compared 
 
 All have the same backlog in files of one size, the same number of tasks, and (but for those that grow) the same
 records in a batch of the first query and no time between batches. The time runs from the begin of the first batch
-to the end of the last one of all queries, so that the start of the first query is not in it; that of the others is,
-and the backlog has to be long.
+to the end of the last one of all queries: the start of the first query is not in it, that of the others is, and so
+the backlog has to be long.
 """
 
 from __future__ import annotations
