@@ -93,15 +93,17 @@ def put_once(feed: Path, records: int) -> None:
 
 
 def put_backlog(feed: Path, *, commits: int, records_each: int) -> None:
-    """A backlog of any length on little disk: every commit names the same file."""
+    """A backlog of any length on little disk: every commit has a link to the same file."""
     log = SegmentLog(feed)
     log.create()
-    path = feed / "segments" / "backlog" / "records.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(_sentences(0, records_each), path)
+    original = feed / "records.parquet"
+    pq.write_table(_sentences(0, records_each), original)
     for _ in range(commits):
-        segment = Segment(path=str(path.relative_to(feed)), records=records_each)
-        log.publish(log.head().batch + 1, [segment])
+        batch = log.head().batch + 1
+        path = feed / "segments" / f"b{batch}" / original.name
+        path.parent.mkdir(parents=True)
+        path.hardlink_to(original)
+        log.publish(batch, [Segment(path=str(path.relative_to(feed)), records=records_each)])
 
 
 def _sentences(first: int, count: int) -> Any:
