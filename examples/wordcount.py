@@ -17,7 +17,7 @@ WORD_MS = 1
 pipeline = Pipeline("wordcount")
 pipeline.feed("sentences", schema=SCHEMA)
 
-load = {"steps": [[0, 360], [80, 720], [150, 240]]}
+load = {"steps": [[0, 360], [75, 720], [140, 240]]}
 """For `elastream run`: what the generator writes to the feed, as in a scenario."""
 
 
