@@ -234,7 +234,7 @@ def _spark_files(spark: SparkSession, folder: Path, files: int) -> Drained:
     source = folder / "sentences"
     source.mkdir()
     for number in range(files):
-        shutil.copy(first / "segments" / "backlog" / "records.parquet", source / f"{number:06d}.parquet")
+        shutil.copy(first / "records.parquet", source / f"{number:06d}.parquet")
     keyed_schema, counts_schema = _schemas(spark)
     # the folders must be there before a query reads them
     for name in ("keyed", "counts"):
