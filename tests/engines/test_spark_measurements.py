@@ -290,7 +290,7 @@ def test_waiting_for_a_core_is_not_useful_time(measured: Measured) -> None:
     assert reading.wait_in_s == pytest.approx(8.0)
 
 
-def test_sleep_is_not_taken_for_waiting_for_a_core(measured: Measured) -> None:
+def test_idling_is_not_taken_for_waiting_for_a_core(measured: Measured) -> None:
     measured.batch(0, busy_s=8.0, cpu_s=0.1)
     measured.take(core_wait=3.0)
     (reading,) = measured.readings()

@@ -9,11 +9,6 @@ from typing import Any
 
 from elastream.decentralized.checking.explorer import Model, Received
 from elastream.decentralized.errors import IllegalEvent
-from elastream.errors import ElastreamError
-
-
-class Broken(ElastreamError):  # noqa: N818
-    """What must never happen has happened."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,34 +16,38 @@ class RandomRun:
     events: int
     messages: int
     nodes: int
+    violation: str | None = None
+    """What must never happen and did, with the event after which the run ended."""
 
 
 def random_run(model: Model, *, seed: int, slow_messages: float = 0.5, most_events: int = 100_000) -> RandomRun:
-    """Play a model to its end. With `slow_messages` near 1 nodes act while messages wait, near 0 these come
-    first."""
+    """Play a model to its end, or until something is wrong. With `slow_messages` near 1 nodes act while messages
+    wait, near 0 these come first."""
     rng = random.Random(seed)
     nodes: dict[str, Any] = dict(model.nodes())
     channels: defaultdict[tuple[str, str], deque[Any]] = defaultdict(deque)
     messages = 0
+
+    def ended(events: int, violation: str | None) -> RandomRun:
+        return RandomRun(events=events, messages=messages, nodes=len(nodes), violation=violation)
+
     for number in range(most_events):
         event = _choose(model, nodes, channels, rng, slow_messages)
         if event is None:
-            if unfinished := model.unfinished(nodes):
-                raise Broken(f"seed {seed}, after {number} events: {unfinished}")
-            return RandomRun(events=number, messages=messages, nodes=len(nodes))
+            return ended(number, model.unfinished(nodes) or None)
         name, what = event
         try:
             reaction = model.react(name, nodes[name], what)
         except IllegalEvent as error:
-            raise Broken(f"seed {seed}, event {number}, {name}: {error}") from None
+            return ended(number, f"{name}: {error}")
         nodes[name] = reaction.state
         nodes.update(reaction.created)
         for to, message in reaction.sends:
             channels[name, to].append(message)
         messages += len(reaction.sends)
         if wrong := reaction.wrong or model.wrong(nodes):
-            raise Broken(f"seed {seed}, event {number}, {name}: {what}: {wrong}")
-    raise Broken(f"seed {seed}: no end after {most_events} events")
+            return ended(number, f"{name}: {what}: {wrong}")
+    return ended(most_events, "it does not end")
 
 
 def _choose(
