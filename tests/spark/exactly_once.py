@@ -215,26 +215,34 @@ def is_drained(folder: Path) -> bool:
     return not any(pending(folder))
 
 
-def check_sinks(folder: Path, numbers: int) -> None:
-    """Every record once, every count right."""
-    _check_once("the stateless operator", _kept(folder, "marked"), numbers)
-    _check_once("the join", _kept(folder, "pairs"), numbers)
+def faults(folder: Path, numbers: int) -> list[str]:
+    """What is wrong with the sinks, in words: nothing, if every record is there once and every count right."""
+    found = [
+        *_not_once("the stateless operator", _kept(folder, "marked"), numbers),
+        *_not_once("the join", _kept(folder, "pairs"), numbers),
+    ]
     last: dict[int, int] = {}
     for key, count in _kept(folder, "counts"):
-        assert count > last.get(key, 0), f"the count of key {key} goes from {last.get(key, 0)} to {count}"
+        if count <= last.get(key, 0):
+            found.append(f"the count of key {key} goes from {last.get(key, 0)} to {count}")
         last[key] = count
     expected = Counter(number % program.KEYS for number in range(numbers))
-    assert last == expected, f"the counts are {last}, they should be {dict(expected)}"
+    if last != expected:
+        found.append(f"the counts are {last}, they should be {dict(expected)}")
+    return found
 
 
-def _check_once(what: str, found: list[tuple[int, ...]], numbers: int) -> None:
+def _not_once(what: str, found: list[tuple[int, ...]], numbers: int) -> Iterator[str]:
     times = Counter(number for number, _ in found)
     lost = [number for number in range(numbers) if number not in times]
     repeated = [number for number, count in times.items() if count > 1]
-    assert not lost, f"{what} lost {len(lost)} of {numbers} records: {lost[:10]}"
-    assert not repeated, f"{what} repeated {len(repeated)} of {numbers} records: {repeated[:10]}"
     wrong = [(number, key) for number, key in found if number >= numbers or key != number % program.KEYS]
-    assert not wrong, f"{what} put out what it should not have: {wrong[:10]}"
+    if lost:
+        yield f"{what} lost {len(lost)} of {numbers} records: {lost[:10]}"
+    if repeated:
+        yield f"{what} repeated {len(repeated)} of {numbers} records: {repeated[:10]}"
+    if wrong:
+        yield f"{what} put out what it should not have: {wrong[:10]}"
 
 
 def _kept(folder: Path, operator: str) -> list[tuple[int, ...]]:
@@ -266,12 +274,24 @@ class Story:
 @dataclass(frozen=True, kw_only=True)
 class Ending:
     numbers: int
+    """So many records went in."""
+    faults: list[str]
+    """What is wrong with what came out."""
     batches: dict[str, int]
     took_s: float
 
 
+def _ending(folder: Path, numbers: int, began_s: float) -> Ending:
+    return Ending(
+        numbers=numbers,
+        faults=faults(folder, numbers),
+        batches=committed(folder),
+        took_s=time.monotonic() - began_s,
+    )
+
+
 def tell(folder: Path, story: Story, channels: ChannelKind) -> Ending:
-    """Live through all rescales and kills, drain, and check the sinks."""
+    """Live through all rescales and kills, drain, and look at the sinks."""
     began_s = time.monotonic()
     chance = random.Random(story.seed)
     with Feeder(folder, channels) as feeder:
@@ -288,8 +308,7 @@ def tell(folder: Path, story: Story, channels: ChannelKind) -> Ending:
                 numbers = feeder.stop()
                 driver.wait_until(lambda: is_drained(folder), "drained")
                 driver.stop()
-    check_sinks(folder, numbers)
-    return Ending(numbers=numbers, batches=committed(folder), took_s=time.monotonic() - began_s)
+    return _ending(folder, numbers, began_s)
 
 
 def _live(
@@ -317,39 +336,46 @@ def _any_rescale(folder: Path, chance: random.Random) -> dict[str, int]:
     return {name: chance.choice([count for count in _PARALLELISM if count != now[name]]) for name in chosen}
 
 
-def crash_in(folder: Path, point: CrashPoint, step: str, channels: ChannelKind) -> None:
-    """Crash at a point that a step comes by, start again, drain, and check the sinks."""
+def crash_in(folder: Path, point: CrashPoint, step: str, channels: ChannelKind) -> Ending:
+    """Crash at a point that a step comes by, start again, drain, and look at the sinks."""
     with Feeder(folder, channels) as feeder:
         passing = 1 if point in _OF_A_REPARTITION else 2
         with Driver(folder, channels, crash_at=f"{point}/{step}/{passing}") as driver:
             if point in _OF_A_RESCALE:
                 _move_state(driver, folder, step)
             driver.wait_crashed()
-        _recover(folder, channels, feeder)
+        ending = _recover(folder, channels, feeder)
     if point in _OF_A_RESCALE:
-        assert look(_workspace(folder).checkpoint(step)).partitions == 4, "what was begun is done"
+        assert state_partitions(folder, step) == 4, "what was begun is done"
+    return ending
 
 
-def kill_in_a_repartition(folder: Path, step: str, channels: ChannelKind) -> None:
-    """Kill everything while Spark copies the state, start again, drain, and check the sinks."""
+def kill_in_a_repartition(folder: Path, step: str, channels: ChannelKind) -> Ending:
+    """Kill everything while Spark copies the state, start again, drain, and look at the sinks."""
     checkpoint = _workspace(folder).checkpoint(step)
     with Feeder(folder, channels) as feeder:
         with Driver(folder, channels) as driver:
             _move_state(driver, folder, step)
             driver.wait_until(lambda: look(checkpoint).unfinished is not None, "in a repartition")
         assert look(checkpoint).unfinished == 4, "it was done before the kill"
-        _recover(folder, channels, feeder)
-    assert look(checkpoint).partitions == 4
+        ending = _recover(folder, channels, feeder)
+    assert state_partitions(folder, step) == 4
+    return ending
 
 
-def declare_anew_after_a_crash(folder: Path, channels: ChannelKind) -> None:
+def declare_anew_after_a_crash(folder: Path, channels: ChannelKind) -> Ending:
     """Crash in a batch, and start again with another number of state partitions: the batch must be done first."""
     with Feeder(folder, channels) as feeder:
         with Driver(folder, channels, crash_at=f"{CrashPoint.AFTER_THE_PUBLICATION}/counts/2") as driver:
             driver.wait_crashed()
         assert look(_workspace(folder).checkpoint("counts")).open_batch is not None
-        _recover(folder, channels, feeder, state_partitions=3)
-    assert look(_workspace(folder).checkpoint("counts")).partitions == 3
+        ending = _recover(folder, channels, feeder, declared_partitions=3)
+    assert state_partitions(folder, "counts") == 3
+    return ending
+
+
+def state_partitions(folder: Path, step: str) -> int | None:
+    return look(_workspace(folder).checkpoint(step)).partitions
 
 
 def _move_state(driver: Driver, folder: Path, step: str) -> None:
@@ -360,16 +386,18 @@ def _move_state(driver: Driver, folder: Path, step: str) -> None:
     driver.rescale({step: 4}, wait=False)
 
 
-def _recover(folder: Path, channels: ChannelKind, feeder: Feeder, *, state_partitions: int | None = None) -> None:
-    """Start again, drain, and check the sinks."""
-    crashed_with = committed(folder)
-    with Driver(folder, channels, state_partitions=state_partitions) as driver:
+def _recover(
+    folder: Path, channels: ChannelKind, feeder: Feeder, *, declared_partitions: int | None = None
+) -> Ending:
+    """Start again, drain, and look at the sinks."""
+    began_s, crashed_with = time.monotonic(), committed(folder)
+    with Driver(folder, channels, state_partitions=declared_partitions) as driver:
         driver.wait_ready()
         _wait_further(driver, folder, crashed_with, 2)
         numbers = feeder.stop()
         driver.wait_until(lambda: is_drained(folder), "drained")
         driver.stop()
-    check_sinks(folder, numbers)
+    return _ending(folder, numbers, began_s)
 
 
 _OF_A_REPARTITION = (CrashPoint.REPARTITION_WANTED, CrashPoint.REPARTITION_DONE)
@@ -406,26 +434,29 @@ def main() -> None:
 
 
 def _tell_all(story: Story, channels: ChannelKind) -> None:
+    """Everything, on fresh folders; ends at the first fault."""
     with _fresh_folder() as folder:
         ending = tell(folder, story, channels)
     batches = ", ".join(f"{name} {count}" for name, count in ending.batches.items())
-    print(
-        f"channels of {channels.name}, {story.kills} kills and {story.rescales} rescales, seed {story.seed}: "
-        f"{ending.numbers} records, each once; batches: {batches}; {ending.took_s:.0f} s",
-        flush=True,
+    _say(
+        f"channels of {channels.name}, {story.kills} kills and {story.rescales} rescales, seed {story.seed} "
+        f"(batches: {batches})",
+        ending,
     )
     for point, step in WINDOWS:
-        began_s = time.monotonic()
         with _fresh_folder() as folder:
-            crash_in(folder, point, step, channels)
-        print(f"crash {point} of {step}: each record once; {time.monotonic() - began_s:.0f} s", flush=True)
+            _say(f"crash {point} of {step}", crash_in(folder, point, step, channels))
     for step in ("counts", "pairs"):
         with _fresh_folder() as folder:
-            kill_in_a_repartition(folder, step, channels)
-        print(f"kill in a repartition of {step}: each record once", flush=True)
+            _say(f"kill in a repartition of {step}", kill_in_a_repartition(folder, step, channels))
     with _fresh_folder() as folder:
-        declare_anew_after_a_crash(folder, channels)
-    print("state partitions declared anew after a crash: each record once", flush=True)
+        _say("state partitions declared anew after a crash", declare_anew_after_a_crash(folder, channels))
+
+
+def _say(what: str, ending: Ending) -> None:
+    if ending.faults:
+        sys.exit(f"{what}: {'; '.join(ending.faults)}")
+    print(f"{what}: {ending.numbers} records, each once; {ending.took_s:.0f} s", flush=True)
 
 
 @contextlib.contextmanager
