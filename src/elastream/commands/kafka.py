@@ -9,21 +9,17 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from elastream import console
+from elastream.commands.shared import JsonOption, err, out
 from elastream.errors import ElastreamError
 
 DEFAULT_PORT = 9092
 
-out = console.new_console()
-err = console.new_console(stderr=True)
 
 kafka_app = typer.Typer(
     help="Kafka as the channels of `elastream run`: fetch its jars, start a broker on this machine.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 @kafka_app.command()

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from elastream import console
 from elastream.as_json import print_json
+from elastream.commands.shared import JsonOption, err, out
 from elastream.dataflow import Dataflow
 from elastream.engines.simulated.scenario import read_scenario
 from elastream.policies.rules.check import Doubt, doubts
@@ -26,11 +27,8 @@ rules_app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-out = console.new_console()
-err = console.new_console(stderr=True)
 
 RulesFile = Annotated[Path, typer.Argument(help="The rules, in YAML or in Python (.py).")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 class Form(StrEnum):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from elastream import console
 from elastream.as_json import print_json
+from elastream.commands.shared import JsonOption, err, out
 from elastream.errors import ElastreamError
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 0.5
 
-out = console.new_console()
-err = console.new_console(stderr=True)
 cluster_app = typer.Typer(
     help="A Spark cluster on this machine, for trying out; `start` starts one.",
     no_args_is_help=True,
@@ -43,7 +41,7 @@ def start(
         "127.0.0.1"
     ),
     folder: Annotated[Path, typer.Option(help="Where logs and working folders are kept.")] = Path("out/cluster"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Start a standalone Spark cluster and keep it up until Ctrl-C.
 

@@ -1,0 +1,116 @@
+"""`elastream evaluate`, `plan`, `replay` and `policies`: what a policy says of what was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elastream import console
+from elastream.as_json import policy_json, print_json, proposal_json
+from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, out
+from elastream.manager.events import event_to_json
+from elastream.manager.knobs import Knobs
+from elastream.manager.replay import replay
+from elastream.monitor.recording import read_recording
+from elastream.monitor.snapshot_format import read_snapshot
+from elastream.options import describe
+from elastream.policies.catalog import Remembers, catalog, create, info
+from elastream.policies.knowledge import NOTHING_KNOWN
+from elastream.policies.starting_plan import starting_plan
+from elastream.settings import pairs_of, policy_and_knobs, rates_of, with_rules
+
+
+def evaluate(
+    snapshot: Annotated[Path, typer.Argument(help="A snapshot in JSON: the graph, source rates and readings.")],
+    policy: PolicyOption = "ds2",
+    settings: SetOption = None,
+    why: Annotated[bool, typer.Option("--why", help="Print every reason, not only the telling ones.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Given these measurements, how many instances does each operator need, and why?
+
+    Offline advice from one window. The defaults are the paper's: target utilization 1.0, tolerance 0. For some
+    room add `--set target_utilization=0.8`; to work off the backlog `--set catch_up_s=300`.
+    """
+    chosen = create(policy, pairs_of(settings))
+    found = read_snapshot(snapshot)
+    known = chosen.remember(found, NOTHING_KNOWN) if isinstance(chosen, Remembers) else NOTHING_KNOWN
+    proposal = chosen(found, known)
+    if as_json:
+        missing = list(found.missing)
+        print_json({**proposal_json(proposal), "complete": found.is_complete, "missing": missing})
+        return
+    console.print_proposal(out, found, proposal, every_reason=why)
+
+
+def plan(
+    recording: Annotated[Path, typer.Argument(help="A recording (JSON lines) of earlier runs.")],
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE=RECORDS_PER_S", help="The rate to plan for; repeatable. Else the highest seen."
+        ),
+    ] = None,
+    policy: PolicyOption = "ds2-learned",
+    settings: SetOption = None,
+    ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The parallelism to start with, from what earlier runs measured, for a given source rate.
+
+    Every recorded window is asked what it would take at that rate. The answer is the median; the lowest and the
+    highest answer show how far it can be trusted.
+    """
+    windows = read_recording(recording, ignore_cut_off=ignore_cut_off).snapshots
+    found = starting_plan(windows, create(policy, pairs_of(settings)), rates_of(rate))
+    if not as_json:
+        console.print_starting_plan(out, found)
+        return
+    print_json(
+        {
+            "parallelism": {name: point.parallelism for name, point in found.operators.items()},
+            "source_rates": found.source_rates,
+            "operators": {name: dataclasses.asdict(point) for name, point in found.operators.items()},
+            "unknown": found.unknown,
+        }
+    )
+
+
+def replay_command(
+    recording: Annotated[Path, typer.Argument(help="A recording (JSON lines).")],
+    policy: PolicyOption = "ds2",
+    rules: RulesOption = None,
+    settings: SetOption = None,
+    ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What a policy and the manager would have decided in every window of a recording.
+
+    Nothing is acted upon: each window is judged with the parallelism that it was recorded with.
+    """
+    windows = read_recording(recording, ignore_cut_off=ignore_cut_off).snapshots
+    policy, given = with_rules(policy, rules, pairs_of(settings))
+    chosen, knobs = policy_and_knobs(policy, given, dataflow=windows[-1].dataflow)
+    events = replay(windows, chosen, knobs)
+    if as_json:
+        print_json([event_to_json(event) for event in events])
+    else:
+        console.print_replay(out, policy, windows, events)
+
+
+def policies(
+    name: Annotated[str | None, typer.Argument(help="Show the options of this policy.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List each policy with what it needs and what it is good for; with a name, its options and the knobs."""
+    found = [info(name)] if name is not None else list(catalog().values())
+    if as_json:
+        print_json([policy_json(entry) for entry in found])
+    elif name is None:
+        console.print_policies(out, found)
+    else:
+        console.print_policy(out, found[0])
+        console.print_options(out, "knobs of the manager (--set NAME=VALUE)", describe(Knobs))

@@ -1,0 +1,61 @@
+"""`elastream experiments`: those of the papers, repeated and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elastream import console
+from elastream.as_json import print_json
+from elastream.commands.shared import JsonOption, OutOption, out, progress, writing_to
+from elastream.errors import InvalidInput
+from elastream.experiments import frame
+
+experiments_app = typer.Typer(
+    help="List the experiments, which repeat those of the papers and compare; `run` runs them.",
+    no_args_is_help=False,
+    rich_markup_mode="markdown",
+)
+
+
+@experiments_app.callback(invoke_without_command=True)
+def _experiments(context: typer.Context, as_json: JsonOption = False) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    found = list(frame.experiments().values())
+    if as_json:
+        print_json([{"name": e.name, "paper": e.paper, "question": e.question} for e in found])
+    else:
+        console.print_experiments(out, found)
+
+
+@experiments_app.command(name="run")
+def run_experiments(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Which ones; `elastream experiments` lists them.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
+    folder: OutOption = Path("out"),
+    as_json: JsonOption = False,
+) -> None:
+    """Run experiments, print our numbers beside the paper's, write JSON and plots.
+
+    Exits with 0 only if every bound holds that the experiments set themselves, with 1 if one does not.
+    """
+    chosen = [frame.find(name) for name in (frame.experiments() if every else names or ())]
+    if not chosen:
+        raise InvalidInput(f"name an experiment, or --all (known: {', '.join(frame.experiments())})")
+    reports = {}
+    for experiment in chosen:
+        with writing_to(folder), progress(experiment.name, quiet=as_json) as tell:
+            reports[experiment.name] = experiment.run(tell)
+            written = frame.write(experiment.name, reports[experiment.name], folder)
+        if not as_json:
+            console.print_report(out, experiment, reports[experiment.name])
+            out.print(f"written: {', '.join(map(str, written))}", soft_wrap=True)
+    if as_json:
+        print_json([frame.report_as_json(name, report) for name, report in reports.items()])
+    if not all(report.holds for report in reports.values()):
+        raise typer.Exit(1)

@@ -1,0 +1,157 @@
+"""`elastream run` and `show`: pipelines on Spark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elastream import console, plots
+from elastream.as_json import print_json
+from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, err, out
+from elastream.dataflow import render
+from elastream.errors import ElastreamError
+from elastream.live import LiveRun
+from elastream.manager.events import Event, event_to_json
+from elastream.monitor import Snapshot
+from elastream.settings import counts_of, pairs_of, policy_and_knobs, with_rules
+from elastream.settings import duration as duration_of
+
+_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble")
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline, such as examples/wordcount.py.")],
+    policy: PolicyOption = "ds2",
+    rules: RulesOption = None,
+    settings: SetOption = None,
+    master: Annotated[
+        str, typer.Option(help="Where Spark runs: local[32] offers 32 slots, spark://HOST:PORT is a cluster.")
+    ] = "local[32]",
+    executor_cores: Annotated[int, typer.Option(help="Slots of an executor on a cluster.")] = 4,
+    executor_memory: Annotated[str, typer.Option(help="Memory of an executor on a cluster.")] = "1g",
+    spare_executors: Annotated[
+        int, typer.Option(help="Kept warm beyond what is needed, so that growing need not wait for them.")
+    ] = 0,
+    min_executors: Annotated[int, typer.Option(help="At least so many.")] = 1,
+    max_executors: Annotated[int | None, typer.Option(help="At most so many.")] = None,
+    duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
+    interval: Annotated[str | None, typer.Option(help="Short for --set interval=...")] = None,
+    batch_interval: Annotated[str, typer.Option(help="How often each operator takes a batch.")] = "1 s",
+    longest_batch: Annotated[
+        str, typer.Option(help="How long a batch may take: the longer, the fewer instances are needed.")
+    ] = "3 s",
+    start: Annotated[
+        list[str] | None, typer.Option(help="OPERATOR=N, repeatable: the parallelism to begin with.")
+    ] = None,
+    channel_bound: Annotated[
+        int | None, typer.Option(help="Records that may wait in a channel before its writer is held back.")
+    ] = None,
+    channels: Annotated[str, typer.Option(help="What lies between operators: files or kafka.")] = "files",
+    kafka_servers: Annotated[
+        str, typer.Option(help="For --channels kafka; `elastream kafka start` runs a broker.")
+    ] = "localhost:9092",
+    folder: Annotated[
+        Path | None, typer.Option(help="Where channels, checkpoints and the recording are kept.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Begin anew: delete what an earlier run left there.")] = False,
+    generate: Annotated[bool, typer.Option(help="Write the file's own load to its feed.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Everything but the act.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a pipeline on Spark and keep it at the right size.
+
+    A live table while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends it after
+    the batches under way; started again with the same folder, it goes on where it stopped.
+    """
+    from elastream.engines.spark.channels.kinds import delete_topics, kind_of
+    from elastream.engines.spark.engine import PipelineFailed
+    from elastream.engines.spark.executors import ExecutorOptions
+    from elastream.engines.spark.run import RunOptions, read_pipeline
+    from elastream.engines.spark.run import run as run_pipeline
+
+    found = read_pipeline(file)
+    policy, given = with_rules(policy, rules, pairs_of(settings))
+    if interval is not None:
+        given["interval"] = interval
+    if dry_run:
+        given["dry_run"] = "true"
+    chosen, knobs = policy_and_knobs(policy, given, dataflow=found.pipeline.graph())
+    kind = kind_of(channels, kafka_servers=kafka_servers)
+    where = folder or Path("out") / found.pipeline.name
+    if fresh:
+        for left in delete_topics(where / "channels"):
+            err.print(left, soft_wrap=True)
+        shutil.rmtree(where, ignore_errors=True)
+    options = RunOptions(
+        folder=where,
+        master=master,
+        duration_s=duration_of("--duration", duration),
+        batch_interval_s=duration_of("--batch-interval", batch_interval),
+        longest_batch_s=duration_of("--longest-batch", longest_batch),
+        start=counts_of("--start", start),
+        channel_bound=channel_bound,
+        generate=generate,
+        executors=ExecutorOptions(
+            cores=executor_cores,
+            memory=executor_memory,
+            spare=spare_executors,
+            least=min_executors,
+            most=max_executors,
+        ),
+        channels=kind,
+    )
+    snapshots: list[Snapshot] = []
+    events: list[Event] = []
+    with LiveRun(err if as_json else out, found.pipeline.name) as live:
+
+        def on_snapshot(snapshot: Snapshot) -> None:
+            snapshots.append(snapshot)
+            live.snapshot(snapshot)
+
+        def on_event(event: Event) -> None:
+            events.append(event)
+            live.event(event)
+
+        try:
+            run_pipeline(
+                found, chosen, knobs, options, on_snapshot=on_snapshot, on_event=on_event, on_phase=live.phase
+            )
+        except PipelineFailed as error:
+            raise ElastreamError(str(error)) from None
+    _summarize(found.pipeline.name, snapshots, events, where, as_json=as_json)
+
+
+def _summarize(
+    name: str, snapshots: Sequence[Snapshot], events: Sequence[Event], folder: Path, *, as_json: bool
+) -> None:
+    plot = folder / "run.png"
+    if snapshots:
+        plots.plot_recording(snapshots, plot, title=f"{name} on Spark")
+    if as_json:
+        final = dict(snapshots[-1].plan) if snapshots else {}
+        told = [event_to_json(event) for event in events if event.event in _TOLD]
+        files = {"recording": str(folder / "recording.jsonl"), "plot": str(plot)}
+        print_json({"pipeline": name, "final_parallelism": final, "events": told, **files})
+        return
+    console.print_run(out, name, snapshots, events)
+    out.print(f"recording: {folder / 'recording.jsonl'}, plot: {plot}")
+
+
+def show(
+    file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline.")],
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid diagram.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw a pipeline: what reads what, with the parallelism to start with. Nothing is run."""
+    from elastream.engines.spark.run import read_pipeline
+
+    pipeline = read_pipeline(file).pipeline
+    graph, start = pipeline.graph(), pipeline.plan()
+    if as_json:
+        print_json(render.as_json(graph, start))
+    else:
+        out.print(render.as_mermaid(graph, start) if mermaid else render.as_text(graph, start), soft_wrap=True)

@@ -1,0 +1,60 @@
+"""What the subcommands share: where they print, the options that mean the same everywhere, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from elastream import console
+from elastream.errors import ElastreamError
+from elastream.experiments import frame
+
+out = console.new_console()
+err = console.new_console(stderr=True)
+
+PolicyOption = Annotated[
+    str, typer.Option("--policy", "-p", help="Which policy; `elastream policies` lists them.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", "-s", metavar="NAME=VALUE", help="An option of the policy or a knob of the manager; repeatable."
+    ),
+]
+RulesOption = Annotated[
+    Path | None, typer.Option("--rules", help="Scale as the rules in this file say: short for --policy rules.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Where plots and reports are written.")]
+
+
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Made before the work begins; what the file system refuses then or later is for the user to mend."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ElastreamError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool) -> Iterator[frame.Progress]:
+    """A bar on standard error, where someone looks at it: tell it what is being done and the share behind it."""
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=quiet or not err.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda detail, share: bar.update(task, completed=share, description=f"{what} {detail}".strip())

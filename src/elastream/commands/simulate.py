@@ -1,0 +1,138 @@
+"""`elastream simulate` and `compare`: scenarios on the simulated engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from elastream import console, plots
+from elastream.as_json import print_json, run_json
+from elastream.commands.shared import (
+    JsonOption,
+    OutOption,
+    PolicyOption,
+    RulesOption,
+    SetOption,
+    out,
+    progress,
+    writing_to,
+)
+from elastream.engines.simulated.scenario import Scenario, read_scenario
+from elastream.engines.simulated.simulation import Simulation, simulate, simulate_ideal
+from elastream.errors import InvalidInput
+from elastream.manager.events import event_to_json
+from elastream.manager.knobs import Knobs
+from elastream.monitor.recording import RecordingWriter, snapshot_line
+from elastream.options import build
+from elastream.policies.catalog import Policy, create
+from elastream.settings import pairs_of, policy_and_knobs, with_rules
+
+_IDEAL = "ideal"  # no policy: it knows what no policy can know
+
+
+def simulate_command(
+    scenario: Annotated[Path, typer.Argument(help="A scenario in YAML: pipeline, capacities, load.")],
+    policy: PolicyOption = "ds2",
+    rules: RulesOption = None,
+    settings: SetOption = None,
+    folder: OutOption = Path("out"),
+    record: Annotated[Path | None, typer.Option(help="Also write a recording (JSON lines) there.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a scenario on the simulated engine: decisions, elasticity measures and a plot.
+
+    No Spark, no waiting: an hour of a pipeline takes well under a second. See examples/wordcount.yaml.
+    """
+    found = _scenario(scenario)
+    policy, given = with_rules(policy, rules, pairs_of(settings))
+    chosen, knobs = policy_and_knobs(policy, given, found)
+    plot = folder / f"{scenario.stem}-{policy}.png"
+    with writing_to(folder):
+        run = _run(found, policy, chosen, knobs, quiet=as_json)
+        plots.plot_simulations({policy: run}, plot, title=f"{found.name} with {policy} (simulated)")
+    if record is not None:
+        _record(run, record)
+    if as_json:
+        print_json({"scenario": found.name, "policy": policy, **run_json(run), "plot": str(plot)})
+        return
+    console.print_simulation(out, found.name, policy, run)
+    out.print(f"plot: {plot}" + (f", recording: {record}" if record else ""), soft_wrap=True)
+
+
+def compare(
+    scenario: Annotated[Path, typer.Argument(help="A scenario in YAML.")],
+    policies: Annotated[
+        str, typer.Option(help="Names with commas between them; `ideal` is what nobody can do better than.")
+    ] = "ds2,dhalion,threshold,lag",
+    rules: Annotated[Path | None, typer.Option("--rules", help="Rules to compare with them.")] = None,
+    settings: SetOption = None,
+    folder: OutOption = Path("out"),
+    as_json: JsonOption = False,
+) -> None:
+    """Run a scenario with several policies and show them side by side.
+
+    Each policy runs with the knobs of its authors unless the scenario or --set says otherwise.
+    """
+    found = _scenario(scenario)
+    names = [name.strip() for name in policies.split(",") if name.strip()]
+    given = pairs_of(settings)
+    if rules is not None:
+        names, given = list(dict.fromkeys([*names, "rules"])), {**given, "file": str(rules)}
+    if not names:
+        raise InvalidInput("--policies: name at least one policy")
+    # all of them before the first run: a mistake in the last one is better found now
+    known = [name for name in names if name != _IDEAL]
+    chosen = {name: policy_and_knobs(name, given, found, beside=known) for name in known}
+    plot = folder / f"{scenario.stem}-compare.png"
+    with writing_to(folder):
+        runs = {
+            name: _run(found, name, *chosen[name], quiet=as_json) if name in chosen else _ideal(found)
+            for name in dict.fromkeys(names)
+        }
+        plots.plot_simulations(runs, plot, title=f"{found.name} (simulated)")
+    if as_json:
+        results = {name: run_json(run) for name, run in runs.items()}
+        print_json({"scenario": found.name, "policies": results, "plot": str(plot)})
+        return
+    out.rule(f"{found.name} (simulated)")
+    console.print_elasticity(out, {name: run.elasticity for name, run in runs.items()})
+    out.print(f"plot: {plot}", soft_wrap=True)
+
+
+def _scenario(path: Path) -> Scenario:
+    """Read a scenario; what it says of the manager and of policies is checked even where it is not used."""
+    found = read_scenario(path)
+    try:
+        build(Knobs, found.manager, place="manager")
+        for name, options in found.policies.items():
+            create(name, options)
+    except InvalidInput as error:
+        raise error.at(str(path)) from None
+    return found
+
+
+def _run(scenario: Scenario, name: str, policy: Policy, knobs: Knobs, *, quiet: bool) -> Simulation:
+    with progress(f"{scenario.name}, {name}", quiet=quiet) as tell:
+        return simulate(
+            scenario.model,
+            policy,
+            knobs,
+            duration_s=scenario.duration_s,
+            on_progress=lambda at_s: tell("", at_s / scenario.duration_s),
+        )
+
+
+def _ideal(scenario: Scenario) -> Simulation:
+    return simulate_ideal(scenario.model, duration_s=scenario.duration_s)
+
+
+def _record(run: Simulation, path: Path) -> None:
+    """Snapshots and events in the order in which they happened; an event follows the window it is about."""
+    lines: list[tuple[float, Mapping[str, Any]]] = [(s.at_s, snapshot_line(s)) for s in run.snapshots]
+    lines += [(event.at_s, event_to_json(event)) for event in run.events]
+    with RecordingWriter(path, anew=True) as recording:
+        for _, line in sorted(lines, key=lambda timed: timed[0]):
+            recording.write(line)
