@@ -125,7 +125,7 @@ class Channel(RuleBasedStateMachine):
         folder = batch_folder(self.log, self.batch + 1)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "part-9").write_text("-1")
-        (self.log.folder / "log" / "0000000000.tmp1").write_text("{")
+        (self.log.folder / "log" / "0000000000.json.tmp1").write_text("{")
         self.reopen()
         self.publish(sizes, 1)
 

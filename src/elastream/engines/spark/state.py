@@ -13,7 +13,6 @@ checkpoint whenever the query is started: whoever is killed in between finds it 
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from elastream.errors import ElastreamError
+from elastream.whole_files import write_json
 
 _SETTING = "spark.sql.shuffle.partitions"
 
@@ -40,9 +40,7 @@ class Wanted:
 
 
 def write_wanted(path: Path, wanted: Wanted) -> None:
-    beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps(asdict(wanted)), encoding="utf-8")
-    os.replace(beside, path)
+    write_json(path, asdict(wanted))
 
 
 def read_wanted(path: Path) -> Wanted | None:

@@ -20,6 +20,7 @@ from typing import Any
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, check_kind
 from elastream.errors import ElastreamError, InvalidInput
+from elastream.whole_files import write_json
 
 
 class Workspace:
@@ -60,9 +61,7 @@ class Workspace:
                     f"now it is {schema}; choose another folder, or change it back"
                 )
         known["schemas"].update(schemas)
-        beside = self.folder / "pipeline.json.tmp"
-        beside.write_text(json.dumps(known, indent=1), encoding="utf-8")
-        os.replace(beside, self.folder / "pipeline.json")
+        write_json(self.folder / "pipeline.json", known)
 
     def channel(self, name: str) -> Channel:
         return self.channels.channel(self.folder / "channels" / name, self.pipeline)

@@ -7,9 +7,10 @@ next batch has as many splits as it says, without a restart and without a pause.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from elastream.whole_files import write_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,9 +22,7 @@ class Control:
 
 
 def write_control(path: Path, control: Control) -> None:
-    beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps(asdict(control)), encoding="utf-8")
-    os.replace(beside, path)
+    write_json(path, asdict(control))
 
 
 def read_control(path: Path) -> Control:

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.errors import ElastreamError, InvalidInput, nearest
+from elastream.whole_files import write_json
 
 _FILE = "channel.json"
 _PARTITIONS = 4
@@ -176,9 +177,7 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 
 def _write(folder: Path, found: dict[str, Any]) -> None:
-    beside = folder / f"{_FILE}.tmp{os.getpid()}"
-    beside.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    os.replace(beside, folder / _FILE)
+    write_json(folder / _FILE, found)
 
 
 def _write_once(folder: Path, found: dict[str, Any]) -> dict[str, Any]:

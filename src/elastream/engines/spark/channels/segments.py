@@ -17,14 +17,14 @@ file system survives it, like Spark's own checkpoints on a local disk.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.errors import ElastreamError
+from elastream.whole_files import write_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +82,7 @@ class SegmentLog:
         head = self.head()
         while (commit := self._read_commit(head.commits)) is not None:
             head = _head_after(commit)
-            _write_json(self.folder / "head.json", asdict(head))
+            write_json(self.folder / "head.json", asdict(head))
 
     def make_folders(self) -> None:
         for name in ("log", "readers"):
@@ -99,12 +99,12 @@ class SegmentLog:
         filled = tuple(segment for segment in segments if segment.records > 0)
         if filled:
             commit = Commit(number=head.commits, batch=batch, before=head.records, segments=filled)
-            _write_json(self._entry(commit.number), asdict(commit))
+            write_json(self._entry(commit.number), asdict(commit))
             crash_point(CrashPoint.IN_THE_PUBLICATION, self.folder.name)
             after = _head_after(commit)
         else:
             after = replace(head, batch=batch)  # nothing was written, so nothing can be published twice
-        _write_json(self.folder / "head.json", asdict(after))
+        write_json(self.folder / "head.json", asdict(after))
         return after
 
     # Reading
@@ -145,7 +145,7 @@ class SegmentLog:
     def acknowledge(self, reader: str, position: Position) -> None:
         """The reader will not ask for anything before this position again."""
         if position.record > self.acknowledged(reader).record:
-            _write_json(self.folder / "readers" / f"{reader}.json", asdict(position))
+            write_json(self.folder / "readers" / f"{reader}.json", asdict(position))
 
     def acknowledged(self, reader: str) -> Position:
         found = _read_json(self.folder / "readers" / f"{reader}.json")
@@ -201,13 +201,6 @@ class SegmentLog:
 
 def _head_after(commit: Commit) -> Head:
     return Head(commits=commit.number + 1, records=commit.after, batch=commit.batch)
-
-
-def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Whole or not at all: written beside its place and renamed into it."""
-    beside = path.with_suffix(f".tmp{os.getpid()}")
-    beside.write_text(json.dumps(data), encoding="utf-8")
-    os.replace(beside, path)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from importlib import resources
 from pathlib import Path
 
 from elastream.errors import ElastreamError
+from elastream.whole_files import write_whole
 
 REPOSITORY_VARIABLE = "ELASTREAM_MAVEN_REPOSITORY"
 _MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
@@ -116,12 +117,9 @@ def _fetch(jar: Jar, folder: Path) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found != jar.sha256:
         raise ElastreamError(f"{address}: not the jar that jars.lock names: its SHA-256 is {found}")
-    beside = folder / f"{jar.file}.tmp{os.getpid()}"
     try:
-        beside.write_bytes(content)
-        os.replace(beside, folder / jar.file)
+        write_whole(folder / jar.file, content)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise ElastreamError(f"{folder}: cannot be written: {error.strerror}") from None
 
 
