@@ -43,21 +43,36 @@ def window(
     operators: Iterable[Operator] = (),
     gaps: tuple[str, ...] = (),
     map_readings: Iterable[Reading] | None = None,
+    waiting: float | None = None,
 ) -> Snapshot:
     """One minute of source → map → count.
 
     By its useful time an instance of map can do `each` records a second. A `share` of the load is processed: as
     much as the instances of map can do, where the test does not say otherwise. For count one instance will do.
+    So many records are `waiting` for map in the end, and none for count, where that is counted.
     """
     share = min(1.0, plan["map"] * each / load) if share is None else share
     per_map, per_count = share * load / plan["map"], share * load / plan["count"]
+    per_map_waiting, per_count_waiting = (None, None) if waiting is None else (waiting / plan["map"], 0.0)
     readings = [
         *(
-            alike("map", instances=plan["map"], records_per_s=per_map, useful_share=min(1.0, per_map / each))
+            alike(
+                "map",
+                instances=plan["map"],
+                records_per_s=per_map,
+                useful_share=min(1.0, per_map / each),
+                backlog=per_map_waiting,
+            )
             if map_readings is None
             else map_readings
         ),
-        *alike("count", instances=plan["count"], records_per_s=per_count, useful_share=per_count / 1e6),
+        *alike(
+            "count",
+            instances=plan["count"],
+            records_per_s=per_count,
+            useful_share=per_count / 1e6,
+            backlog=per_count_waiting,
+        ),
     ]
     snapshot = snapshot_of(
         edges=chain("source", "map", "count"),

@@ -261,6 +261,35 @@ class TestTargetRateRatio:
         story.sees(share=share)
         assert bool(story.decisions) is acts
 
+    def test_what_a_window_cuts_off_is_not_missing(self) -> None:
+        """A tenth of every window, 6,000 records, is counted in the next one; no more wait than before."""
+        story = Story(DS2())
+        for waiting in (6_000, 6_200, 5_900, 6_100, 6_000, 6_300):
+            assert story.sees(share=0.9, waiting=waiting) is None
+        assert story.state.knowledge.correction == 1.0
+
+    def test_what_is_left_undone_is_found_waiting(self) -> None:
+        """A fifth of every window, 12,000 records, is left over."""
+        story = Story(DS2())
+        for waiting in (1_000, 13_000):
+            assert story.sees(share=0.8, waiting=waiting) is None
+        assert story.sees(share=0.8, waiting=25_000) is not None
+        assert story.plan == plan_of(13)
+
+    def test_what_waits_where_nobody_counts_is_taken_to_be_missing(self) -> None:
+        held_back = alike("map", instances=10, records_per_s=80, useful_share=0.8, backlog=0, wait_out_share=0.2)
+        story = Story(DS2())
+        for _ in range(2):
+            story.sees(share=0.8, waiting=0, map_readings=held_back)
+        assert story.plan == plan_of(13)
+
+    def test_what_an_action_left_waiting_is_not_held_against_its_plan(self) -> None:
+        story = Story(DS2(), plan=plan_of(5))
+        story.sees(waiting=0)
+        assert story.plan == plan_of(10)
+        for waiting in (30_000, 30_500, 30_200, 30_100):
+            assert story.sees(share=0.9, waiting=waiting) is None
+
     def test_it_does_not_ask_for_more_than_twice_as_much(self) -> None:
         story = Story(DS2())
         story.sees(share=0.1)

@@ -116,6 +116,7 @@ states = st.builds(
     useless=st.integers(0),
     failures=st.integers(0),
     short=st.integers(0),
+    waiting=st.none() | st.dictionaries(names, st.floats(0)),
     barred=st.lists(st.builds(Barred, plan=plans, source_rates=rates), max_size=2).map(tuple),
     settled_load=rates,
     last_dry_run=st.none() | plans,

@@ -11,6 +11,7 @@ from elastream.manager.events import Decided, Held, Proposed
 from elastream.manager.knobs import Knobs
 from elastream.manager.moves import KEEPS_UP, Step, allowed, decide, load_changed
 from elastream.manager.phase import Phase, Trigger
+from elastream.manager.shortfall import is_still_missing, waiting
 from elastream.manager.state import ManagerState, Wanted
 from elastream.monitor import Snapshot
 from elastream.monitor.flow import achieved_share
@@ -55,15 +56,18 @@ def _corrected(
     content = asks_no_more and (proposal.expected_share is None or proposal.expected_share >= KEEPS_UP)
     explained = any(map(proposal.names, _EXPLAINING))
     asked = min(knobs.target_rate_ratio, KEEPS_UP)  # a ratio of 1 is not missed by a rounding error
-    if share is None or share >= asked or not content or explained:
-        return now.update(short=0), proposal
+    left, before = waiting(snapshot), now.state.waiting
+    to_compare = left is None or before is not None  # if not, this window is what later ones are compared to
+    if share is None or share >= asked or not content or explained or not to_compare:
+        return now.update(short=0, waiting=left), proposal
     now = now.update(short=now.state.short + 1)
-    if now.state.short < _SHORT_WINDOWS:
+    windows = now.state.short
+    if windows < _SHORT_WINDOWS or not is_still_missing(snapshot, before, share=share, windows=windows):
         return now, proposal
     knowledge = now.state.knowledge
     correction = min(_MOST_CORRECTION, knowledge.correction / max(share, 1 / _MOST_CORRECTION))
     knowledge = replace(knowledge, correction=correction)
-    now = now.update(knowledge=knowledge, settled_load=snapshot.source_rates, short=0)
+    now = now.update(knowledge=knowledge, settled_load=snapshot.source_rates, short=0, waiting=left)
     return now, policy(snapshot, knowledge)
 
 

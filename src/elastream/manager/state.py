@@ -54,6 +54,8 @@ class ManagerState:
     """Actions in a row that the engine could not carry out."""
     short: int = 0
     """Windows in a row in which the rate was not achieved although the model says it should be."""
+    waiting: Mapping[str, float] | None = None
+    """Records that waited for each operator before those windows; None where that is not known."""
     barred: tuple[Barred, ...] = ()
     settled_load: Mapping[str, float] = field(default_factory=dict)
     """The load when the manager last gave up, rolled back or corrected its model."""

@@ -144,7 +144,7 @@ def _ended(now: Step, at_s: float, knobs: Knobs, why: str = "") -> Step:
     wait = knobs.warm_up_intervals
     if now.state.failures > 0:
         wait = max(wait, min(_LONGEST_BACKOFF, max(1, wait) * 2 ** (now.state.failures - 1)))
-    return now.update(under_way=None, warm_up_left=wait).go(Trigger.ACTION_ENDED, at_s, why)
+    return now.update(under_way=None, warm_up_left=wait, waiting=None).go(Trigger.ACTION_ENDED, at_s, why)
 
 
 def _undo(now: Step, at_s: float, decision: Decision, outcome: Outcome) -> Step:
@@ -163,7 +163,8 @@ def _undo(now: Step, at_s: float, decision: Decision, outcome: Outcome) -> Step:
 
 
 def _started(now: Step, at_s: float, plan: Plan, knobs: Knobs) -> Step:
-    now = now.update(last_at_s=None, recent=(), seen=(), short=0, harmful=0, warm_up_left=knobs.warm_up_intervals)
+    now = now.update(last_at_s=None, recent=(), seen=(), short=0, waiting=None, harmful=0)
+    now = now.update(warm_up_left=knobs.warm_up_intervals)
     now = now.go(Trigger.STARTED, at_s).update(knowledge=now.state.knowledge.with_plan(plan))
     decision = now.state.under_way
     if decision is None:
