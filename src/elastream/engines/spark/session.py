@@ -20,6 +20,9 @@ from elastream.errors import ElastreamError
 
 _LEAST_JAVA = 17
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# when a query is stopped while its Python source works, Spark looks through the error with a pattern that needs a
+# stack frame for each letter
+_DEEP_STACK = "-Xss16m"
 _MASTER_TIMEOUT_S = 10.0
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
@@ -67,7 +70,7 @@ def start_session(
     _check_master(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**_SETTINGS, _JAVA_OPTIONS: _logging(log), **(settings or {})}.items():
+    for key, value in {**_SETTINGS, _JAVA_OPTIONS: f"{_DEEP_STACK} {_logging(log)}", **(settings or {})}.items():
         builder = builder.config(key, value)
     if jars:
         builder = builder.config("spark.jars", ",".join(map(str, jars)))
