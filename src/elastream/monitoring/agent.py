@@ -69,6 +69,7 @@ class Agent:
     _sent_up_to: int = 0
     _welcomed: bool = False
     _tries: int = 0
+    _paused: bool = False
 
     # The connection
 
@@ -138,9 +139,23 @@ class Agent:
 
     # Readings
 
+    @property
+    def taken(self) -> int:
+        """How many readings there were."""
+        return self._taken
+
+    @property
+    def kept(self) -> int:
+        """How many of them the master has not acknowledged."""
+        return len(self._kept)
+
+    def pause(self) -> None:
+        """Read nothing more, but go on sending what is kept."""
+        self._paused = True
+
     def due_s(self) -> float | None:
         """When to read next, connected or not; None before a master said what it wants."""
-        return self._due_s
+        return None if self._paused else self._due_s
 
     def read(self, values: Sequence[Mapping[str, float]], now_s: float) -> None:
         """What was read now, for each claim; what nobody asked for is left out."""
@@ -162,7 +177,7 @@ class Agent:
         if not self._welcomed:
             return None
         samples = [
-            Sample(number=kept.number, age_s=max(0.0, now_s - kept.taken_s), values=kept.values)
+            Sample(kept.number, round(1000 * max(0.0, now_s - kept.taken_s)), kept.values)
             for kept in self._kept
             if kept.number > self._sent_up_to
         ][:MOST_SAMPLES]

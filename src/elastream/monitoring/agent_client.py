@@ -69,7 +69,8 @@ class AgentClient:
             if left_s is not None and left_s <= 0:
                 return
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
 
     def _send(self) -> None:
         """As much as the connection takes now; what is left goes with the next reading."""

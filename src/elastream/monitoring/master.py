@@ -14,7 +14,7 @@ evaluated: an agent sends again what the master may not have got, and the master
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from elastream.durations import text as duration_text
@@ -349,7 +349,7 @@ class Master:
             number=self._rounds,
             at_s=wall_s,
             window_s=now_s - self._round_before_s,
-            readings=tuple(self._newest()),
+            readings=self._newest(),
             up_to={a.connection: a.received_up_to for a in self._agents.values() if a.connection is not None},
         )
         self._round_before_s = now_s
@@ -370,17 +370,19 @@ class Master:
             for agent in self._agents.values()
         )
 
-    def _newest(self) -> Iterator[InstanceReading]:
-        for agent in self._agents.values():
+    def _newest(self) -> tuple[InstanceReading, ...]:
+        """What came since the last round; whoever is gone gives way to one who reads for the same instance now."""
+        found: dict[tuple[str, int], InstanceReading] = {}
+        for agent in sorted(self._agents.values(), key=lambda agent: agent.connection is not None):
             if agent.newest is not None:
-                sample, taken_at_s = agent.newest
+                readings = self._read(agent, *agent.newest)
+                found.update({(reading.operator, reading.instance): reading for reading in readings})
                 agent.newest = None
-                yield from self._read(agent, sample, taken_at_s)
+        return tuple(found.values())
 
-    def evaluated(self, rounds: Iterable[Round], now_s: float) -> Iterator[Effect]:
-        """The readings of these rounds have had their effect, and need not be kept by those who sent them."""
-        up_to = {connection: number for found in rounds for connection, number in found.up_to.items()}
-        for connection, number in up_to.items():
+    def evaluated(self, found: Round, now_s: float) -> Iterator[Effect]:
+        """The readings of this round have had their effect, and need not be kept by those who sent them."""
+        for connection, number in found.up_to.items():
             if connection in self._connections:
                 message = Acknowledged(up_to=number, next_in_s=self._next_in_s(now_s))
                 yield Send(connection=connection, message=message)

@@ -71,7 +71,7 @@ class MasterServer:
             return found
 
     def evaluated(self, found: Round) -> None:
-        self._soon(lambda: self._carry_out(self.master.evaluated((found,), time.monotonic())))
+        self._soon(lambda: self._carry_out(self.master.evaluated(found, time.monotonic())))
 
     def subscribe(self, subscription: Subscription, operators: frozenset[str] | None) -> None:
         def change() -> None:
@@ -166,6 +166,7 @@ class MasterServer:
         self._carry_out(self.master.opened(number, f"{host}:{port}", time.monotonic()))
 
     def received(self, number: int, decoder: Decoder, data: bytes) -> None:
+        self.master.counts.received_bytes += len(data)
         try:
             for value in decoder.feed(data):
                 message = agent_message(value)

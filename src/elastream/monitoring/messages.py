@@ -73,9 +73,13 @@ class Sample(NamedTuple):
     """What was read at one time, for each claim in the order of the `Hello`."""
 
     number: Number
-    age_s: Span
-    """When it was sent, by a clock that nobody can set."""
+    age_ms: Number
+    """When it was sent, by a clock that nobody can set; whole, so that a fresh one takes a single byte."""
     values: Annotated[tuple[Values, ...], PerOperator]
+
+    @property
+    def age_s(self) -> float:
+        return self.age_ms / 1000
 
 
 class Readings(NamedTuple):

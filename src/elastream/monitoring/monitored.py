@@ -8,12 +8,14 @@ known; rules do not ask for one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Clock, Outcome
+from elastream.manager.state import ManagerState
 from elastream.monitor import Reading, Snapshot
 from elastream.monitoring.adaptor import Adaptor
 from elastream.monitoring.rounds import InstanceReading, Round
@@ -58,10 +60,12 @@ class MonitoredEngine:
         took_s = self._clock.steady() - began_s
         return Outcome(plan=self.plan(), succeeded=not failure, took_s=took_s, detail=failure)
 
-    def sizes(self, known: Mapping[str, Sizes]) -> Mapping[str, Sizes]:
-        """What is known of sizes, with the original ones of operators that are new."""
+    def knowing_original_sizes(self, state: ManagerState) -> ManagerState:
+        """The same with those of operators that are new: the manager would take the sizes that it finds for them."""
+        known = state.knowledge.sizes
         new = [name for name in _asked("its operators", self._adaptor.operators) if name not in known]
-        return {**known, **{name: self._beginning(name) for name in new}}
+        sizes = {**known, **{name: self._beginning(name) for name in new}}
+        return replace(state, knowledge=replace(state.knowledge, sizes=sizes))
 
     def _beginning(self, name: str) -> Sizes:
         return Sizes(
@@ -102,8 +106,8 @@ def snapshot_of_round(found: Round, plan: Plan) -> Snapshot:
 
 def _readings(by_operator: Mapping[str, list[InstanceReading]], plan: Plan, window_s: float) -> Iterator[Reading]:
     for name, readings in by_operator.items():
-        # an agent that read nothing is the first to be passed over
-        telling = sorted(readings, key=lambda reading: (not reading.values, reading.instance))
+        # an agent that read less is the first to be passed over
+        telling = sorted(readings, key=lambda reading: (-len(reading.values), reading.instance))
         for reading in telling[: plan[name]]:
             yield reading_of(reading, window_s)
 

@@ -67,5 +67,6 @@ class Counts:
     duplicates: int = 0
     wrong_tokens: int = 0
     refused: int = 0
+    received_bytes: int = 0
     broken: int = 0
     """Connections closed for what they sent, or did not send."""

@@ -10,8 +10,8 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from elastream.errors import ElastreamError
@@ -94,6 +94,7 @@ class MasterRun:
             RecordingWriter(self._options.folder / "recording.jsonl") as recording,
         ):
             manager = self._manager(store, recording)
+            self._note_original_sizes(manager)
             manager.start()
             self.server.start()
             on_listening(self.server.endpoint)
@@ -143,13 +144,9 @@ class MasterRun:
         self._watcher.on_evaluated(found)
 
     def _note_original_sizes(self, manager: Manager) -> None:
-        """The adaptor knows them; the manager would take the sizes that it finds."""
-        knowledge = manager.state.knowledge
-        try:
-            sizes = self._engine.sizes(knowledge.sizes)
-        except ElastreamError:
-            return  # the manager will hear the same when it measures, and tell it
-        manager.state = replace(manager.state, knowledge=replace(knowledge, sizes=sizes))
+        # the manager hears it too when the adaptor does not answer, and tells it
+        with suppress(ElastreamError):
+            manager.state = self._engine.knowing_original_sizes(manager.state)
 
     def _subscribe(self, manager: Manager) -> None:
         """Rules that were changed, or operators that came or went, change what is wanted of agents."""
