@@ -16,9 +16,11 @@ from benchmarks import (
     decision_time,
     disk,
     measuring_overhead,
+    monitoring_master,
     node_choice,
     rescale_pause,
     simulated_day,
+    wire_fuzz,
 )
 from benchmarks.measure import Benchmark, Measure, Report
 from elastream.manager.knobs import Knobs
@@ -49,6 +51,19 @@ BENCHMARKS = (
         question="How fast are 1,000 instances that scale themselves simulated?",
         run=decentralized_steps.run,
         quick=partial(decentralized_steps.run, few=25, many=100, steps=10, repeats=1),
+    ),
+    Benchmark(
+        name="monitoring-master",
+        question="What does a monitoring master with 200 agents cost, and how late does it evaluate?",
+        run=monitoring_master.run,
+        quick=partial(monitoring_master.run, agents=20, duration_s=3.0, short_s=1.0),
+        minutes=2,
+    ),
+    Benchmark(
+        name="wire-fuzz",
+        question="Do a million random frames crash a monitoring master's decoder, or grow its memory?",
+        run=wire_fuzz.run,
+        quick=partial(wire_fuzz.run, frames=10_000),
     ),
     Benchmark(
         name="rescale-pause",

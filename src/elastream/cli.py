@@ -11,7 +11,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from elastream import __version__
-from elastream.commands import advice, simulate
+from elastream.commands import advice, monitoring, simulate
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
 from elastream.commands.experiments import experiments_app
@@ -55,6 +55,8 @@ app.command()(simulate.compare)
 app.command()(advice.plan)
 app.command(name="replay")(advice.replay_command)
 app.command()(advice.policies)
+app.command()(monitoring.master)
+app.command()(monitoring.agent)
 app.add_typer(experiments_app, name="experiments")
 app.add_typer(rules_app, name="rules")
 app.add_typer(cluster_app, name="cluster")

@@ -62,9 +62,13 @@ class LiveRun:
             self._proposal = event.proposal
         line = self._event_line(event)
         if line is not None:
-            self._lines = [*self._lines, line][-_MOST_LINES:]
-            if self._live is None:
-                self._console.print(line)
+            self.line(line)
+        self._draw()
+
+    def line(self, line: Text) -> None:
+        self._lines = [*self._lines, line][-_MOST_LINES:]
+        if self._live is None:
+            self._console.print(line, soft_wrap=True)
         self._draw()
 
     def _draw(self) -> None:

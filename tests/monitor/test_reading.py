@@ -13,7 +13,16 @@ from elastream.monitor import Reading
 
 NOT_A_COUNT = [-1.0, -0.001, math.nan, -math.inf]
 TOO_MANY = [math.inf, 1e300, 10**400]
-MEASURED_BY_SOME = ["backlog", "wait_in_s", "wait_out_s", "latency_s", "cpu_utilization", "memory_utilization"]
+MEASURED_BY_SOME = [
+    "backlog",
+    "wait_in_s",
+    "wait_out_s",
+    "latency_s",
+    "cpu_utilization",
+    "memory_utilization",
+    "heap_utilization",
+    "state_size",
+]
 
 
 def reading(**changes: Any) -> Reading:
@@ -54,6 +63,13 @@ def test_a_count_for_one_edge_is_checked_like_any_other(value: float) -> None:
     message = refused(records_out={"left": 3.0, "right": value})
 
     assert message.startswith("reading of 'map' instance 3: records_out to 'right' must be")
+
+
+@pytest.mark.parametrize("value", [*NOT_A_COUNT, *TOO_MANY])
+def test_what_an_agent_read_is_checked_like_any_other(value: float) -> None:
+    message = refused(metrics={"open_files": 3.0, "state_size": value})
+
+    assert message.startswith("reading of 'map' instance 3: metrics['state_size'] must be")
 
 
 @pytest.mark.parametrize("window_s", [0.0, 5e-324, *NOT_A_COUNT])

@@ -102,6 +102,9 @@ def test_everything_that_a_reading_may_carry_is_read() -> None:
         "latency_s": 3.0,
         "cpu_utilization": 0.4,
         "memory_utilization": 0.5,
+        "heap_utilization": 0.6,
+        "state_size": 7.0,
+        "metrics": {"open_files": 8.0},
     }
 
     reading = snapshot_from_json(changed(lambda d: d["readings"][0].update(others)), place="here").readings[0]
@@ -159,6 +162,9 @@ def readings(draw: st.DrawFn, operator: str, instance: int, consumers: tuple[str
         latency_s=draw(maybe),
         cpu_utilization=draw(maybe),
         memory_utilization=draw(maybe),
+        heap_utilization=draw(maybe),
+        state_size=draw(maybe),
+        metrics=draw(st.none() | st.dictionaries(st.text(), AMOUNTS, max_size=2)),
     )
 
 

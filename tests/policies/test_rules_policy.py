@@ -28,7 +28,7 @@ from elastream.options import build
 from elastream.policies.catalog import create, info
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Proposal, ReasonKind
-from elastream.policies.rules import RuleSet, every_operator, minutes, percent, rule, rules, seconds
+from elastream.policies.rules import RuleSet, every_operator, mebibytes, minutes, percent, rule, rules, seconds
 from elastream.policies.rules.policy import Rules
 from elastream.testing import alike, chain, snapshot_of
 from elastream.workloads.load import Constant
@@ -333,3 +333,22 @@ def test_percentages_are_of_the_window() -> None:
     pipeline = Pipeline(rules(busy.for_at_least(seconds(5)).unless_scaled_out_within(minutes(5))))
     pipeline.ticks(3)
     assert pipeline.decided_s() == [10]
+
+
+def test_where_an_agent_read_rules_look_at_nothing_else() -> None:
+    """Fields of a reading that nobody measured are zero, which is not below a bound."""
+    written = [
+        rule(name).scale_in("map").by(1).when(metric).below(bound).for_at_least(seconds(10))
+        for name, metric, bound in (("idle", "utilization", percent(20)), ("small", "state_size", mebibytes(1)))
+    ]
+    policy, knowledge = Rules(rules=rules(*written)), NOTHING_KNOWN
+    for _ in range(2):
+        (empty,) = alike("map", records_per_s=0, useful_share=0, window_s=10)
+        snapshot = snapshot_of(
+            edges=chain("source", "map"),
+            source_rates={"source": 0},
+            readings=[replace(empty, metrics={"state_size": 2.0**20 - 1})],
+        )
+        knowledge = policy.remember(snapshot, knowledge.watched(10.0, snapshot.plan))
+    held = {rule.name: knowledge.rules.evaluator(rule, "map").holds(20.0) for rule in policy.rules.rules}
+    assert held == {"idle": False, "small": True}

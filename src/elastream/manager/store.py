@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,8 +30,10 @@ class StoreError(ElastreamError):
 
 
 class Store:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, without: Container[str] = ()) -> None:
         self.path = path
+        self._without = without
+        """Kinds of events that are not kept: one with every window, every second, would fill the disk."""
         try:
             self._db = sqlite3.connect(path, timeout=10.0)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -51,7 +53,11 @@ class Store:
             raise StoreError(str(error)) from None
 
     def save(self, state: ManagerState, events: Iterable[Event] = ()) -> None:
-        rows = [(event.at_s, event.event, json.dumps(event_to_json(event))) for event in events]
+        rows = [
+            (event.at_s, event.event, json.dumps(event_to_json(event)))
+            for event in events
+            if event.event not in self._without
+        ]
         try:
             with self._db:
                 self._db.execute("INSERT OR REPLACE INTO state VALUES (1, ?)", (state_to_json(state),))

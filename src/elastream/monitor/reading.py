@@ -35,6 +35,12 @@ class Reading:
     latency_s: float | None = None
     cpu_utilization: float | None = None
     memory_utilization: float | None = None
+    heap_utilization: float | None = None
+    state_size: float | None = None
+    """Bytes of state that it keeps."""
+    metrics: Mapping[str, float] | None = None
+    """What an agent read, by the name and in the unit of `policies/rules/metrics.py`. Where it is given, rules
+    look at nothing else: a zero among the fields above may then mean that nobody measured it."""
 
     def __post_init__(self) -> None:
         if self.instance < 0:
@@ -49,6 +55,8 @@ class Reading:
                 self._check(f"records_out to {consumer!r}", count)
         else:
             self._check("records_out", self.records_out)
+        for metric, value in (self.metrics or {}).items():
+            self._check(f"metrics[{metric!r}]", value)
         if self.window_s < _CLOCK_TICK_S:
             raise InvalidInput(f"{self._name}: window_s must be above 0, found {self.window_s}")
         if self.useful_s > self.window_s * (1 + _CLOCK_SLACK):
@@ -88,4 +96,6 @@ _MEASURED_BY_SOME = (
     "latency_s",
     "cpu_utilization",
     "memory_utilization",
+    "heap_utilization",
+    "state_size",
 )

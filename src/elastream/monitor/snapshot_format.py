@@ -74,6 +74,9 @@ class ReadingEntry(Strict):
     latency_s: float | None = None
     cpu_utilization: float | None = None
     memory_utilization: float | None = None
+    heap_utilization: float | None = None
+    state_size: float | None = None
+    metrics: dict[str, float] | None = None
 
 
 class BatchCostEntry(Strict):

@@ -21,6 +21,8 @@ def measured(snapshot: Snapshot, name: str) -> Advice:
     rates, current = snapshot.rates.get(name), snapshot.plan[name]
     if rates is None:
         return no_data(Advice(operator=name, current=current, parallelism=None), "no readings in this window")
+    if any(reading.metrics is not None for reading in snapshot.by_operator[name]):
+        return _read_by_agents(snapshot, name)
     advice = Advice(
         operator=name,
         current=current,
@@ -33,6 +35,18 @@ def measured(snapshot: Snapshot, name: str) -> Advice:
     )
     text = _measured_text(advice, window_s=snapshot.by_operator[name][0].window_s, reported=rates.instances)
     return because(advice, ReasonKind.MEASURED, text)
+
+
+def _read_by_agents(snapshot: Snapshot, name: str) -> Advice:
+    """Agents read what they are asked for, and of the rest nothing is known."""
+    advice = Advice(operator=name, current=snapshot.plan[name], parallelism=snapshot.plan[name])
+    found: dict[str, list[float]] = {}
+    for reading in snapshot.by_operator[name]:
+        for metric, value in (reading.metrics or {}).items():
+            found.setdefault(metric, []).append(value)
+    means = [f"{metric} {number_text(sum(values) / len(values))}" for metric, values in sorted(found.items())]
+    of = f"agents of {len(snapshot.by_operator[name])} of {advice.current} instances read"
+    return because(advice, ReasonKind.MEASURED, f"{of} {', '.join(means) or 'nothing'}")
 
 
 def because(advice: Advice, kind: ReasonKind, text: str) -> Advice:

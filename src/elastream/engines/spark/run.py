@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -26,7 +25,7 @@ from elastream.engines.spark.session import start_session
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.events import Event, Trouble, event_to_json
 from elastream.manager.knobs import Knobs
-from elastream.manager.loop import Manager, WallClock
+from elastream.manager.loop import Manager, WallClock, stopping_on_signals
 from elastream.manager.store import Store
 from elastream.monitor import Snapshot
 from elastream.monitor.recording import RecordingWriter
@@ -105,7 +104,7 @@ def run(
     clock = WallClock()
     try:
         with (
-            _stopping_on_signals(clock),  # not before: Spark takes Ctrl-C for itself when it starts
+            stopping_on_signals(clock),  # not before: Spark takes Ctrl-C for itself when it starts
             _running(file, options, spark, on_phase) as engine,
             _generator(file, options, on_phase),
             Store(options.folder / "manager.sqlite") as store,
@@ -171,19 +170,6 @@ def _settings(file: PipelineFile, options: RunOptions) -> dict[str, str]:
     if is_local(options.master):
         return {}
     return session_settings(options.executors, slots=starting_slots(file.pipeline))
-
-
-@contextmanager
-def _stopping_on_signals(clock: WallClock) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run after the batches under way, not in the middle of one."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, lambda *_: clock.stopped.set())
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ files         reading them               policy                   the policy tha
 
 from elastream.policies.rules.language import (
     every_operator,
+    mebibytes,
     minutes,
     percent,
     records,
@@ -25,6 +26,7 @@ __all__ = [
     "RuleSet",
     "Trigger",
     "every_operator",
+    "mebibytes",
     "minutes",
     "percent",
     "records",

@@ -77,6 +77,10 @@ def records_per_second(count: float) -> Amount:
     return Amount(_number("records_per_second", count), Unit.RECORDS_PER_S)
 
 
+def mebibytes(count: float) -> Amount:
+    return Amount(_number("mebibytes", count) * 2**20, Unit.BYTES)
+
+
 @final
 class EveryOperator:
     """The type of `every_operator`, which stands where the name of an operator may stand."""

@@ -20,9 +20,14 @@ MetricName = Literal[
     "utilization",
     "cpu_utilization",
     "memory_utilization",
+    "heap_utilization",
+    "disk_utilization",
+    "open_files",
+    "state_size",
     "backpressure",
     "input_rate",
     "output_rate",
+    "out_of_order",
 ]
 
 
@@ -31,8 +36,14 @@ class Unit(StrEnum):
     PERCENT = "%"
     SECONDS = "s"
     RECORDS_PER_S = "records/s"
+    BYTES = "bytes"
+    FILES = "files"
     NUMBER = ""
     """Of a metric that is not known here."""
+
+
+def _only_by_agents(reading: Reading) -> None:
+    """No engine measures it for its readings."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,8 +53,12 @@ class Metric:
     """As it stands in a sentence."""
     unit: Unit
     meaning: str
-    of: Callable[[Reading], float | None]
-    """Of one instance in one window, in the unit; None where it was not measured."""
+    of: Callable[[Reading], float | None] = _only_by_agents
+    """Of one instance in one window, in the unit, as an engine measured it; None where it did not."""
+
+    def read(self, reading: Reading) -> float | None:
+        """As an agent read it where one did, else as the engine measured it."""
+        return self.of(reading) if reading.metrics is None else reading.metrics.get(self.name)
 
 
 def _percent(share: float | None) -> float | None:
@@ -93,6 +108,32 @@ _ALL = (
         of=lambda reading: _percent(reading.memory_utilization),
     ),
     Metric(
+        name="heap_utilization",
+        words="the heap utilization",
+        unit=Unit.PERCENT,
+        meaning="used heap of its virtual machine, as a share of the most that it may have",
+        of=lambda reading: _percent(reading.heap_utilization),
+    ),
+    Metric(
+        name="disk_utilization",
+        words="the disk utilization",
+        unit=Unit.PERCENT,
+        meaning="used space of the disk that it writes to; only agents read it",
+    ),
+    Metric(
+        name="open_files",
+        words="the number of open files",
+        unit=Unit.FILES,
+        meaning="files and sockets that it has open; only agents read it",
+    ),
+    Metric(
+        name="state_size",
+        words="the state size",
+        unit=Unit.BYTES,
+        meaning="bytes of state that it keeps",
+        of=lambda reading: reading.state_size,
+    ),
+    Metric(
         name="backpressure",
         words="the backpressure",
         unit=Unit.PERCENT,
@@ -112,6 +153,12 @@ _ALL = (
         unit=Unit.RECORDS_PER_S,
         meaning="records that it put out, per second of the window",
         of=lambda reading: _records_out(reading) / reading.window_s,
+    ),
+    Metric(
+        name="out_of_order",
+        words="the out-of-order records",
+        unit=Unit.RECORDS_PER_S,
+        meaning="records that came after later ones, per second; only agents read it",
     ),
 )
 

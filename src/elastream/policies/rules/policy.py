@@ -114,7 +114,7 @@ def operator_readings(snapshot: Snapshot, rules: RuleSet, at_s: float) -> Iterat
     for operator in snapshot.dataflow.scalable:
         readings = snapshot.by_operator.get(operator, ())
         values = {
-            metric.name: {r.instance: value for r in readings if (value := metric.of(r)) is not None}
+            metric.name: {r.instance: value for r in readings if (value := metric.read(r)) is not None}
             for metric in metrics
         }
         if readings:

@@ -24,7 +24,8 @@ from elastream.policies.rules.model import (
 from elastream.policies.rules.yaml_form import Document, Problem
 
 _IMPORTS = (
-    "every_operator", "minutes", "percent", "records", "records_per_second", "rule", "rules", "seconds"
+    "every_operator", "mebibytes", "minutes", "percent", "records", "records_per_second",
+    "rule", "rules", "seconds",
 )  # fmt: skip
 
 
@@ -107,7 +108,9 @@ def _bound(trigger: Trigger) -> str:
             return f"records_per_second({number})"
         case Unit.SECONDS:
             return _time(trigger.value)
-        case Unit.NUMBER:
+        case Unit.BYTES if trigger.value >= 2**20:
+            return f"mebibytes({_number(trigger.value / 2**20)})"
+        case Unit.BYTES | Unit.FILES | Unit.NUMBER:
             return number
 
 

@@ -47,16 +47,21 @@ from elastream.policies.rules.model import (
 )
 
 _UNITS = {
-    "records/s": Unit.RECORDS_PER_S,
-    "records": Unit.RECORDS,
-    "record": Unit.RECORDS,
-    "%": Unit.PERCENT,
-    "s": Unit.SECONDS,
+    "records/s": (1, Unit.RECORDS_PER_S),
+    "records": (1, Unit.RECORDS),
+    "record": (1, Unit.RECORDS),
+    "%": (1, Unit.PERCENT),
+    "s": (1, Unit.SECONDS),
+    "bytes": (1, Unit.BYTES),
+    "KiB": (2**10, Unit.BYTES),
+    "MiB": (2**20, Unit.BYTES),
+    "GiB": (2**30, Unit.BYTES),
+    "files": (1, Unit.FILES),
 }
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _AMOUNT = re.compile(rf"\s*({_NUMBER})\s*({'|'.join(_UNITS)})\s*")
 _DURATION_PATTERN = r"^\s*\d+(\.\d+)?\s*(ms|s|min|h|d)\s*$"
-_AMOUNT_PATTERN = rf"^\s*{_NUMBER}\s*(records|record|%|records/s|ms|s|min|h|d)\s*$"
+_AMOUNT_PATTERN = rf"^\s*{_NUMBER}\s*({'|'.join((*_UNITS, 'ms', 'min', 'h', 'd'))})\s*$"
 
 
 # The parts of the form
@@ -67,11 +72,12 @@ def _amount(value: Any) -> Amount:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Amount(_float(value), Unit.NUMBER)
     if isinstance(value, str) and (match := _AMOUNT.fullmatch(value)):
-        return Amount(float(match[1]), _UNITS[match[2]])
+        times, unit = _UNITS[match[2]]
+        return Amount(times * float(match[1]), unit)
     try:
         return Amount(seconds(value), Unit.SECONDS)
     except ValueError:
-        units = "records, %, records/s, or a time: ms, s, min, h, d"
+        units = "records, %, records/s, bytes, KiB, MiB, GiB, files, or a time: ms, s, min, h, d"
         raise ValueError(f'a number, or text like "80 %" ({units}), found {shown(value)}') from None
 
 
