@@ -14,6 +14,7 @@ from elastream.monitor import Reading
 NOT_A_COUNT = [-1.0, -0.001, math.nan, -math.inf]
 TOO_MANY = [math.inf, 1e300, 10**400]
 MEASURED_BY_SOME = ["backlog", "wait_in_s", "wait_out_s", "latency_s", "cpu_utilization", "memory_utilization"]
+MEASURED_BY_SOME += ["overdue", "heap_utilization"]
 
 
 def reading(**changes: Any) -> Reading:

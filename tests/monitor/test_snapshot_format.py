@@ -102,6 +102,8 @@ def test_everything_that_a_reading_may_carry_is_read() -> None:
         "latency_s": 3.0,
         "cpu_utilization": 0.4,
         "memory_utilization": 0.5,
+        "heap_utilization": 0.6,
+        "overdue": 7.0,
     }
 
     reading = snapshot_from_json(changed(lambda d: d["readings"][0].update(others)), place="here").readings[0]
@@ -159,6 +161,8 @@ def readings(draw: st.DrawFn, operator: str, instance: int, consumers: tuple[str
         latency_s=draw(maybe),
         cpu_utilization=draw(maybe),
         memory_utilization=draw(maybe),
+        heap_utilization=draw(maybe),
+        overdue=draw(maybe),
     )
 
 

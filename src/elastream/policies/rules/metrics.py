@@ -20,6 +20,7 @@ MetricName = Literal[
     "utilization",
     "cpu_utilization",
     "memory_utilization",
+    "heap_utilization",
     "backpressure",
     "input_rate",
     "output_rate",
@@ -61,8 +62,8 @@ _ALL = (
         name="queue_length",
         words="the queue length",
         unit=Unit.RECORDS,
-        meaning="records that wait for an instance when the window ends",
-        of=lambda reading: reading.backlog,
+        meaning="records that wait for an instance when the window ends; on Spark, for longer than a batch",
+        of=lambda reading: reading.backlog if reading.overdue is None else reading.overdue,
     ),
     Metric(
         name="latency",
@@ -91,6 +92,13 @@ _ALL = (
         unit=Unit.PERCENT,
         meaning="as the engine or the operating system measures it",
         of=lambda reading: _percent(reading.memory_utilization),
+    ),
+    Metric(
+        name="heap_utilization",
+        words="the heap utilization",
+        unit=Unit.PERCENT,
+        meaning="of the heap of the process that it runs in",
+        of=lambda reading: _percent(reading.heap_utilization),
     ),
     Metric(
         name="backpressure",
