@@ -251,7 +251,8 @@ def policy_options(info: PolicyInfo) -> tuple[OptionInfo, ...]:
 def print_experiments(console: Console, found: Sequence[Experiment]) -> None:
     table = _text_table("name", "repeats", "question")
     for experiment in found:
-        table.add_row(Text(experiment.name, style="bold"), experiment.paper, experiment.question)
+        takes = f" (on Spark, about {experiment.minutes} minutes)" if experiment.minutes else ""
+        table.add_row(Text(experiment.name, style="bold"), experiment.paper, experiment.question + takes)
     _print_table(console, "experiments", table)
 
 

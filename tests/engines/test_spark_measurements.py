@@ -237,7 +237,7 @@ class Measured:
     """A meter with the queries that it would be told of."""
 
     def __init__(self, driver: Driver, stages: Stages) -> None:
-        self.meter = StepMeter("words")
+        self.meter = StepMeter("words", batch_interval_s=1.0)
         self.progress: list[dict[str, Any]] = []
         self.written: dict[int, Written] = {}
         self._driver = driver
@@ -265,11 +265,17 @@ class Measured:
         return self.meter.take(self.progress, self.written, self._stages, core_wait)
 
     def readings(
-        self, *, window_s: float = 10.0, instances: int = 1, backlog: float = 0.0, held_back_s: float = 0.0
+        self,
+        *,
+        window_s: float = 10.0,
+        instances: int = 1,
+        backlog: float = 0.0,
+        held_back_s: float = 0.0,
+        **others: float,
     ) -> list[Reading]:
         self.take()
         return self.meter.readings(
-            window_s=window_s, instances=instances, backlog=backlog, held_back_s=held_back_s
+            window_s=window_s, instances=instances, backlog=backlog, held_back_s=held_back_s, **others
         )
 
     def cost(self) -> BatchCost | None:
@@ -329,7 +335,46 @@ def test_what_the_batches_did_is_shared_by_the_instances(measured: Measured) -> 
         backlog=25,
         wait_in_s=8.5,
         wait_out_s=0.0,
+        latency_s=0.8,  # half of the batch interval, and the batch
+        cpu_utilization=0.0,
     )
+
+
+def test_the_latency_is_waiting_for_a_batch_and_the_batch(measured: Measured) -> None:
+    measured.batch(0, records=300, lasted_s=3.9)  # 4 s with the driver's time; before it the interval of 1 s
+    measured.batch(1, records=100, lasted_s=1.9)  # 2 s, and before it a batch of 4 s
+    (reading,) = measured.readings()
+    assert reading.latency_s == pytest.approx((300 * (0.5 + 4.0) + 100 * (2.0 + 2.0)) / 400)
+    (reading,) = measured.readings()
+    assert reading.latency_s is None, "no batch has ended since"
+
+
+def test_what_is_overdue_waits_for_all_that_is_before_it(measured: Measured) -> None:
+    measured.batch(0, records=100, lasted_s=0.9)
+    found = measured.readings(window_s=10.0, instances=2, backlog=260, overdue=250)
+    assert [reading.overdue for reading in found] == [125, 125]
+    assert found[0].latency_s == pytest.approx(0.5 + 1.0 + 25.0), "250 records at 10 records/s"
+
+
+def test_the_cores_of_an_instance_are_those_of_the_jvm_and_of_python(measured: Measured) -> None:
+    measured.batch(0, busy_s=8.0, cpu_s=2.0, tasks=2)
+    measured.take()
+    assert measured.meter.other_s == pytest.approx(6.0)
+    found = measured.readings(instances=2, python_cpu_s=3.0, heap_utilization=0.25)
+    assert [reading.cpu_utilization for reading in found] == [pytest.approx(0.25)] * 2
+    assert [reading.heap_utilization for reading in found] == [0.25] * 2
+    assert measured.meter.other_s == 0
+
+
+def test_the_heap_that_executors_tell_of_is_the_most_of_a_window(driver: Driver, measured: Measured) -> None:
+    measured.batch(0)
+    driver.stages[-1]["peakExecutorMetrics"] = {"JVMHeapMemory": 300}
+    measured.batch(1)
+    driver.stages[-1]["peakExecutorMetrics"] = {"JVMHeapMemory": 200}
+    measured.take()
+    assert measured.meter.heap_bytes == 300
+    measured.readings()
+    assert measured.meter.heap_bytes == 0
 
 
 def test_a_batch_counts_once_however_often_it_is_told_of(measured: Measured) -> None:

@@ -156,4 +156,17 @@ def test_the_list_as_json() -> None:
     status, listed = run_json()
 
     assert status == 0
-    assert {"name": "fake-fails", "paper": "Nobody 2026, §2", "question": "Does it hold?"} in listed
+    fails = {"name": "fake-fails", "paper": "Nobody 2026, §2", "question": "Does it hold?", "minutes": 0}
+    assert fails in listed
+
+
+@pytest.mark.usefixtures("fake")
+def test_one_that_takes_long_says_so_and_is_run_by_its_name_only() -> None:
+    frame.experiment("fake-long", paper="Nobody 2026, §3", question="Still?", minutes=40)(
+        lambda _: Report(checks=())
+    )
+    frame.experiments.cache_clear()
+    assert "fake-long" not in frame.short_ones()
+    assert "fake-holds" in frame.short_ones()
+    assert frame.find("fake-long").minutes == 40
+    assert "40 minutes)" in run()[1]

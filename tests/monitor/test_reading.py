@@ -15,6 +15,7 @@ NOT_A_COUNT = [-1.0, -0.001, math.nan, -math.inf]
 TOO_MANY = [math.inf, 1e300, 10**400]
 MEASURED_BY_SOME = [
     "backlog",
+    "overdue",
     "wait_in_s",
     "wait_out_s",
     "latency_s",

@@ -105,6 +105,7 @@ def test_everything_that_a_reading_may_carry_is_read() -> None:
         "heap_utilization": 0.6,
         "state_size": 7.0,
         "metrics": {"open_files": 8.0},
+        "overdue": 7.0,
     }
 
     reading = snapshot_from_json(changed(lambda d: d["readings"][0].update(others)), place="here").readings[0]
@@ -165,6 +166,7 @@ def readings(draw: st.DrawFn, operator: str, instance: int, consumers: tuple[str
         heap_utilization=draw(maybe),
         state_size=draw(maybe),
         metrics=draw(st.none() | st.dictionaries(st.text(), AMOUNTS, max_size=2)),
+        overdue=draw(maybe),
     )
 
 

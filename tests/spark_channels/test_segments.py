@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -301,6 +302,40 @@ def test_an_acknowledgement_never_goes_back(log: SegmentLog) -> None:
     log.acknowledge("counts", Position(record=1, commit=1))
     assert log.acknowledged("counts") == Position(record=2, commit=1)
     assert log.pending("counts") == 1
+
+
+def publish_at(log: SegmentLog, batch: int, at_s: float, *records: int) -> None:
+    publish(log, batch, list(records))
+    os.utime(log.folder / "log" / f"{batch:010d}.json", (at_s, at_s))
+
+
+def test_overdue_is_what_was_there_in_time_and_no_batch_has_taken(log: SegmentLog) -> None:
+    for batch in range(10):  # two records a second, from second 100 on
+        publish_at(log, batch, 100.0 + batch, 2 * batch, 2 * batch + 1)
+    assert log.overdue("counts", since_s=99.0) == 0
+    assert log.overdue("counts", since_s=104.5) == 10
+    log.acknowledge("counts", Position(), taken=4)
+    assert log.overdue("counts", since_s=104.5) == 6, "a batch has four of them"
+    assert log.pending("counts") == 20, "which is not done yet"
+    log.acknowledge("counts", Position(record=5, commit=3), taken=9)  # in the middle of a commit
+    assert log.overdue("counts", since_s=104.5) == 1
+    assert log.overdue("counts", since_s=200.0) == 11
+
+
+def test_nothing_is_overdue_where_everything_was_forgotten(log: SegmentLog) -> None:
+    publish_at(log, 0, 100.0, 0, 1)
+    log.acknowledge("counts", log.position(Position()))
+    forget(log, "counts")
+    assert log.overdue("counts", since_s=200.0) == 0
+    publish_at(log, 1, 150.0, 2)
+    assert log.overdue("counts", since_s=200.0) == 1
+
+
+def test_what_a_batch_has_taken_is_not_given_back(log: SegmentLog) -> None:
+    """A reader of an earlier version did not say what its batch takes: it has at least what it is done with."""
+    publish_at(log, 0, 100.0, 0, 1, 2)
+    log.acknowledge("counts", Position(record=2, commit=1))
+    assert log.overdue("counts", since_s=200.0) == 1
 
 
 def test_what_the_slowest_reader_needs_is_kept(log: SegmentLog) -> None:

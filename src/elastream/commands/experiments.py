@@ -26,7 +26,9 @@ def _experiments(context: typer.Context, as_json: JsonOption = False) -> None:
         return
     found = list(frame.experiments().values())
     if as_json:
-        print_json([{"name": e.name, "paper": e.paper, "question": e.question} for e in found])
+        print_json(
+            [{"name": e.name, "paper": e.paper, "question": e.question, "minutes": e.minutes} for e in found]
+        )
     else:
         console.print_experiments(out, found)
 
@@ -36,7 +38,9 @@ def run_experiments(
     names: Annotated[
         list[str] | None, typer.Argument(help="Which ones; `elastream experiments` lists them.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Run all of them.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="All of them, but for those on Spark that take many minutes.")
+    ] = False,
     folder: OutOption = Path("out"),
     as_json: JsonOption = False,
 ) -> None:
@@ -44,7 +48,7 @@ def run_experiments(
 
     Exits with 0 only if every bound holds that the experiments set themselves, with 1 if one does not.
     """
-    chosen = [frame.find(name) for name in (frame.experiments() if every else names or ())]
+    chosen = [frame.find(name) for name in (frame.short_ones() if every else names or ())]
     if not chosen:
         raise InvalidInput(f"name an experiment, or --all (known: {', '.join(frame.experiments())})")
     reports = {}

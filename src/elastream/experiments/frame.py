@@ -56,18 +56,20 @@ class Experiment:
     """Which part of which paper it repeats."""
     question: str
     run: Callable[[Progress], Report]
+    minutes: int = 0
+    """About how long it takes, where that is long: such an experiment is run by its name, not with all others."""
 
 
 _EXPERIMENTS: dict[str, Experiment] = {}
 
 
 def experiment(
-    name: str, *, paper: str, question: str
+    name: str, *, paper: str, question: str, minutes: int = 0
 ) -> Callable[[Callable[[Progress], Report]], Callable[[Progress], Report]]:
     """Enter a function in the list of experiments."""
 
     def enter(run: Callable[[Progress], Report]) -> Callable[[Progress], Report]:
-        _EXPERIMENTS[name] = Experiment(name=name, paper=paper, question=question, run=run)
+        _EXPERIMENTS[name] = Experiment(name=name, paper=paper, question=question, run=run, minutes=minutes)
         return run
 
     return enter
@@ -79,6 +81,11 @@ def experiments() -> Mapping[str, Experiment]:
     for module in pkgutil.iter_modules(elastream.experiments.__path__, "elastream.experiments."):
         importlib.import_module(module.name)
     return dict(sorted(_EXPERIMENTS.items()))
+
+
+def short_ones() -> tuple[str, ...]:
+    """Those that are run together."""
+    return tuple(name for name, found in experiments().items() if not found.minutes)
 
 
 def find(name: str) -> Experiment:

@@ -27,6 +27,9 @@ class Reading:
     """To every downstream operator alike, or one count for each."""
     backlog: float | None = None
     """Records that waited for this instance when the window ended."""
+    overdue: float | None = None
+    """Of the backlog, what no batch had taken although it waited for longer than one may take; of engines that
+    work in batches, where the newest records always wait."""
     wait_in_s: float | None = None
     wait_out_s: float | None = None
     """Held back by the operators after it: backpressure."""
@@ -36,6 +39,7 @@ class Reading:
     cpu_utilization: float | None = None
     memory_utilization: float | None = None
     heap_utilization: float | None = None
+    """Of the heap of the process that it runs in."""
     state_size: float | None = None
     """Bytes of state that it keeps."""
     metrics: Mapping[str, float] | None = None
@@ -90,6 +94,7 @@ def check_amount(what: str, value: float) -> None:
 
 _MEASURED_BY_SOME = (
     "backlog",
+    "overdue",
     "wait_in_s",
     "wait_out_s",
     "wait_core_s",

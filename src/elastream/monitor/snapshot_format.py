@@ -68,6 +68,7 @@ class ReadingEntry(Strict):
     records_in: float
     records_out: Annotated[Any, BeforeValidator(_records_out)]
     backlog: float | None = None
+    overdue: float | None = None
     wait_in_s: float | None = None
     wait_out_s: float | None = None
     wait_core_s: float | None = None

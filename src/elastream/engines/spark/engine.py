@@ -22,6 +22,7 @@ from elastream.engines.spark.channels.control import Control, read_control, writ
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.core_waits import CoreWaits
+from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
@@ -89,7 +90,7 @@ class SparkEngine:
         self._say = say
         self._schemas: dict[str, StructType] = {}
         self._queries: dict[str, StepQuery] = {}
-        self._meters = {step.name: StepMeter(step.name) for step in pipeline.steps}
+        self._meters = {step.name: StepMeter(step.name, batch_interval_s) for step in pipeline.steps}
         self._costs: dict[str, BatchCost] = {}
         self._marked_s = 0.0
         self._arrived: dict[str, int] = {}
@@ -102,6 +103,8 @@ class SparkEngine:
         self.shortage: str | None = None
         """Why the plan in force has more slots than there are, in words."""
         self._core_waits = _core_waits(spark)
+        self._python_cores = python_cores(spark)
+        self._heap = Heap(spark, (executors or ExecutorOptions()).memory)
 
     # The life of the pipeline
 
@@ -183,9 +186,10 @@ class SparkEngine:
         window_s = now_s - self._marked_s
         counts = self._count_arrived()
         arrived = {name: count - self._arrived[name] for name, count in counts.items()}
+        python_share = self._python_share()
         readings: list[Reading] = []
         for name in self._graph.order:
-            readings += self._readings(name, window_s, arrived)
+            readings += self._readings(name, window_s, arrived, python_share)
         self._learn()
         gaps += [f"{name}: too few batches yet to know what one costs" for name in self._too_new()]
         snapshot = Snapshot(
@@ -303,6 +307,13 @@ class SparkEngine:
         self._arrived = self._count_arrived()
         for name, query in self._queries.items():
             self._meters[name].forget_window(held_back_s=query.held_back_s)
+        self._python_share()  # as above
+
+    def _python_share(self) -> float:
+        """What Python workers computed since the last call, for each second in which the JVM's tasks did not."""
+        python_s = 0.0 if self._python_cores is None else self._python_cores.look()
+        other_s = sum(meter.other_s for meter in self._meters.values())
+        return min(1.0, python_s / other_s) if other_s > 0 else 0.0
 
     def _take_in(self) -> list[str]:
         """Take in the batches that ended since the last time; what was missed, in words."""
@@ -344,16 +355,23 @@ class SparkEngine:
             failed.append(f"{name} failed and was started again: {line}")
         return failed
 
-    def _readings(self, name: str, window_s: float, arrived: Mapping[str, int]) -> list[Reading]:
+    def _readings(
+        self, name: str, window_s: float, arrived: Mapping[str, int], python_share: float
+    ) -> list[Reading]:
         if name not in self._queries:  # a feed: another process writes it, and nothing holds it back
             count = arrived[name]
             return [Reading(operator=name, window_s=window_s, useful_s=0, records_in=count, records_out=count)]
-        query = self._queries[name]
-        return self._meters[name].readings(
+        query, meter = self._queries[name], self._meters[name]
+        logs = [self._workspace.channel(read).log for read in self._pipeline[name].reads]
+        since_s = time.time() - self._longest_batch_s
+        return meter.readings(
             window_s=window_s,
             instances=1 if self._graph[name].source else query.parallelism,
-            backlog=sum(self._workspace.channel(read).log.pending(name) for read in self._pipeline[name].reads),
+            backlog=sum(log.pending(name) for log in logs),
+            overdue=sum(log.overdue(name, since_s=since_s) for log in logs) if logs else None,
             held_back_s=query.held_back_s,
+            python_cpu_s=meter.other_s * python_share,
+            heap_utilization=self._heap.utilization(meter.heap_bytes),
         )
 
     def _learn(self) -> None:

@@ -14,11 +14,25 @@ from elastream.monitor.batch_cost import LEAST_BATCHES, Batch, BatchCost, BatchM
 _NOTHING = Written(records=0, held_back_s=0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    total: float = 0.0
+    count: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count
+
+    def with_values(self, value: float, count: float) -> _Mean:
+        return _Mean(self.total + value * count, self.count + count)
+
+
 @dataclass
 class StepMeter:
     """What is remembered of one step's batches from one measurement to the next."""
 
     name: str
+    batch_interval_s: float = 0.0
     _run: str = ""
     _newest: int = -1
     _cold: bool = True
@@ -27,6 +41,13 @@ class StepMeter:
     _records_out: float = 0.0
     _busy_s: float = 0.0
     _core_wait_s: float | None = None
+    _cpu_s: float = 0.0
+    _other_s: float = 0.0
+    _batch_s: float = 0.0
+    """How long the last batch took."""
+    _latency: _Mean = field(default_factory=_Mean)
+    heap_bytes: float = 0.0
+    """The most in the batches of this window, where executors tell."""
     _batches: BatchMemory = field(default_factory=BatchMemory)
 
     def take(
@@ -48,6 +69,7 @@ class StepMeter:
             if not self._is_new(entry):
                 continue
             self._records_in += entry["numInputRows"]
+            self._time(entry)
             work = stages.work(str(entry["runId"]), int(entry["batchId"]))
             if work is not None:
                 useful_s = self._useful_s(work, core_wait)
@@ -61,17 +83,35 @@ class StepMeter:
             del written[number]
         return [f"{len(gone)} batches of {self.name} were gone before a look at them"] if gone else []
 
-    def readings(self, *, window_s: float, instances: int, backlog: float, held_back_s: float) -> list[Reading]:
+    @property
+    def other_s(self) -> float:
+        """Time of its tasks in which the JVM computed nothing: perhaps Python did, or a disk was waited for."""
+        return self._other_s
+
+    def readings(
+        self,
+        *,
+        window_s: float,
+        instances: int,
+        backlog: float,
+        held_back_s: float,
+        overdue: float | None = None,
+        python_cpu_s: float = 0.0,
+        heap_utilization: float | None = None,
+    ) -> list[Reading]:
         """What happened since the last call, shared evenly: Spark's tasks are no lasting instances.
 
         A batch is known when it has ended. Of one that was longer than the window, the part that fits is told of
         now and the rest the next time, records and time alike: the rates are then right in both.
         """
+        latency_s = self._take_latency_s(window_s, overdue)
         ran_s = self._busy_s + (self._core_wait_s or 0.0)
         share = min(1.0, instances * window_s / ran_s) if ran_s > 0 else 1.0
         core_wait_s = None
         if self._core_wait_s is not None:
             core_wait_s, self._core_wait_s = self._core_wait_s * share / instances, self._core_wait_s * (1 - share)
+        cpu_s, self._cpu_s = self._cpu_s * share, self._cpu_s * (1 - share)
+        self._other_s = self.heap_bytes = 0.0
         useful_s, self._busy_s = self._busy_s * share / instances, self._busy_s * (1 - share)
         records_in, self._records_in = self._records_in * share / instances, self._records_in * (1 - share)
         records_out, self._records_out = self._records_out * share / instances, self._records_out * (1 - share)
@@ -85,9 +125,13 @@ class StepMeter:
                 records_in=records_in,
                 records_out=records_out,
                 backlog=backlog / instances,
+                overdue=None if overdue is None else overdue / instances,
                 wait_out_s=held_s,
                 wait_in_s=max(0.0, window_s - useful_s - held_s - (core_wait_s or 0.0)),
                 wait_core_s=core_wait_s,
+                latency_s=latency_s,
+                cpu_utilization=min(1.0, (cpu_s + python_cpu_s) / (instances * window_s)),
+                heap_utilization=heap_utilization,
             )
             for index in range(instances)
         ]
@@ -102,7 +146,8 @@ class StepMeter:
 
     def forget_window(self, *, held_back_s: float) -> None:
         """After an action: what happened before it says nothing about what is there now."""
-        self._records_in = self._records_out = self._busy_s = 0.0
+        self._records_in = self._records_out = self._busy_s = self._cpu_s = self._other_s = self.heap_bytes = 0.0
+        self._latency = _Mean()
         self._core_wait_s = None
         self._held_back_s = held_back_s
 
@@ -122,13 +167,27 @@ class StepMeter:
             waited_s = max(0.0, min(work.busy_s - work.cpu_s, work.cpu_s * core_wait))
             self._core_wait_s = (self._core_wait_s or 0.0) + waited_s
         self._busy_s += work.busy_s - waited_s
+        self._cpu_s += work.cpu_s
+        self._other_s += max(0.0, work.busy_s - waited_s - work.cpu_s)
+        self.heap_bytes = max(self.heap_bytes, work.heap_bytes)
         return work.busy_s - waited_s
+
+    def _time(self, entry: Mapping[str, Any]) -> None:
+        """A record waits for the batch before its own to end, or for the next trigger: half of that on average."""
+        before_s, self._batch_s = self._batch_s, _duration_s(entry)
+        latency_s = max(before_s, self.batch_interval_s) / 2 + self._batch_s
+        self._latency = self._latency.with_values(latency_s, entry["numInputRows"])
+
+    def _take_latency_s(self, window_s: float, overdue: float | None) -> float | None:
+        """Of the batches of this window; what is overdue waits until as many records before it are done."""
+        found, self._latency = self._latency, _Mean()
+        return None if found.count <= 0 else found.mean + (overdue or 0.0) * window_s / found.count
 
     def _learn(self, entry: Mapping[str, Any], work: Work, useful_s: float, held_back_s: float) -> Batch | None:
         cold, self._cold = self._cold, False
         if cold:  # the first batch of a run starts Python workers and opens state: seconds that say nothing
             return None
-        duration_s = entry["durationMs"].get("triggerExecution", 0) / 1000
+        duration_s = _duration_s(entry)
         batch = Batch(
             records=entry["numInputRows"],
             busy_s=useful_s,
@@ -140,3 +199,7 @@ class StepMeter:
         )
         self._batches.add(batch)
         return batch
+
+
+def _duration_s(entry: Mapping[str, Any]) -> float:
+    return float(entry["durationMs"].get("triggerExecution", 0)) / 1000

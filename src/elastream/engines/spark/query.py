@@ -34,7 +34,7 @@ _POLL_S = 0.005
 _HOLD_POLL_S = 0.05
 _MOST_ATTEMPTS = 5  # at a batch: a Python worker that does not come up in ten seconds fails it, on a busy machine
 _LONG, _SHORT = 1.2, 0.7  # of the longest batch that is wanted: one that took longer, or could take longer
-_LEAST_RECORDS, _MOST_RECORDS = 100, 100_000_000
+_LEAST_RECORDS, _MOST_RECORDS = 5, 100_000_000
 _starting = threading.Lock()  # the number of state partitions is a setting of the session, which all queries share
 
 

@@ -35,6 +35,8 @@ class Work:
     """How long its stages would take if the tasks of each were all alike."""
     cpu_s: float = 0.0
     """The part of the busy time that a core computed, without that of Python workers."""
+    heap_bytes: float = 0.0
+    """The most that the heap of an executor held meanwhile, as its heartbeats told; 0 where they did not."""
 
 
 class Stages:
@@ -104,6 +106,7 @@ def _work(stages: list[dict[str, Any]]) -> Work:
         stages=tuple((stage["stageId"], stage["attemptId"]) for stage in stages),
         evenly_s=evenly_ms / 1000,
         cpu_s=sum(s.get("executorCpuTime", 0) for s in stages) / 1e9,
+        heap_bytes=max((s.get("peakExecutorMetrics") or {}).get("JVMHeapMemory", 0) for s in stages),
     )
 
 

@@ -76,8 +76,8 @@ _ALL = (
         name="queue_length",
         words="the queue length",
         unit=Unit.RECORDS,
-        meaning="records that wait for an instance when the window ends",
-        of=lambda reading: reading.backlog,
+        meaning="records that wait for an instance when the window ends; on Spark, for longer than a batch",
+        of=lambda reading: reading.backlog if reading.overdue is None else reading.overdue,
     ),
     Metric(
         name="latency",

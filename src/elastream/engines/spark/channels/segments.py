@@ -2,7 +2,7 @@
 
     head.json                 how many commits and records there are: the one small file that readers poll
     log/0000000042.json       commit 42: its batch, its segments, and how many records came before it
-    readers/counts.json       up to which record this reader is done
+    readers/counts.json       up to which record this reader is done, and up to which a batch has taken them
 
 Where the records themselves lie is the affair of a channel: in files beside the log, or in a topic of Kafka. The
 log entry is the truth. A batch is published by renaming its entry into place: before that nothing of it is in
@@ -17,6 +17,7 @@ file system survives it, like Spark's own checkpoints on a local disk.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -142,18 +143,43 @@ class SegmentLog:
                 return Position(record=record, commit=commit.number + 1)
         raise AssertionError("the head counts more records than the commits hold")
 
-    def acknowledge(self, reader: str, position: Position) -> None:
-        """The reader will not ask for anything before this position again."""
-        if position.record > self.acknowledged(reader).record:
-            write_json(self.folder / "readers" / f"{reader}.json", asdict(position))
+    def acknowledge(self, reader: str, position: Position, *, taken: int | None = None) -> None:
+        """The reader will not ask for anything before this position again; its batch goes up to record `taken`."""
+        before, taken_before = self._progress(reader)
+        taken = max(position.record, taken_before if taken is None else taken)
+        if position.record > before.record or taken != taken_before:
+            position = max(position, before, key=lambda one: one.record)
+            write_json(self.folder / "readers" / f"{reader}.json", {**asdict(position), "taken": taken})
 
     def acknowledged(self, reader: str) -> Position:
+        return self._progress(reader)[0]
+
+    def _progress(self, reader: str) -> tuple[Position, int]:
+        """Up to where the reader is done, and up to which record its batch goes."""
         found = _read_json(self.folder / "readers" / f"{reader}.json")
-        return Position() if found is None else Position(**found)
+        if found is None:
+            return Position(), 0
+        taken = found.pop("taken", found["record"])
+        return Position(**found), int(taken)
 
     def pending(self, reader: str) -> int:
         """Records that the reader has still to do."""
         return self.head().records - self.acknowledged(reader).record
+
+    def overdue(self, reader: str, *, since_s: float) -> int:
+        """Records that were published before this time, and that no batch of the reader has taken yet."""
+        done, taken = self._progress(reader)
+        # commits are published one after the other, so it takes few looks to find the last one before that time
+        numbers = range(max(0, done.commit - 1), self.head().commits)
+        older = bisect_right(numbers, since_s, key=self._published_s)
+        commit = self._read_commit(numbers[older - 1]) if older else None
+        return 0 if commit is None else max(0, commit.after - taken)
+
+    def _published_s(self, number: int) -> float:
+        try:
+            return self._entry(number).stat().st_mtime
+        except FileNotFoundError:  # everyone is done with it
+            return 0.0
 
     def forget(self, readers: Sequence[str], delete: Callable[[Commit], None]) -> int:
         """Delete the commits that all these readers are done with, and what they name; how many there were."""

@@ -46,10 +46,12 @@ class ChannelReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         # Spark asks when the batch that ended here is committed. It would say so in commit() too, but only with
         # the next batch: a writer that waits for its readers would then wait for one that waits for it.
-        self._log.acknowledge(self._reader, Position(**start))
+        begin = Position(**start)
         all_of_it = isinstance(limit, ReadAllAvailable)
         most_records = None if all_of_it else read_control(self._control).most_records
-        return asdict(self._log.position(Position(**start), most_records=most_records))
+        end = self._log.position(begin, most_records=most_records)
+        self._log.acknowledge(self._reader, begin, taken=end.record)
+        return asdict(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = Position(**start), Position(**end)

@@ -1,0 +1,107 @@
+"""The query of the SEEP thesis over a Google cluster (5.3.3, Source Code 5.7) as a pipeline on Spark.
+
+    task_events → machines → cluster → results
+
+`machines` keeps the running tasks of every machine and can be as parallel as there are machines; `cluster` needs
+all of them and is `fixed`. What an event costs in either may be emulated, so that the thesis's static test (5.3.4)
+says something on a machine with few cores: waiting needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupState
+
+from elastream.engines.spark.pipeline import Pipeline
+from elastream.workloads.google_statistics import INTERVAL_S, Cluster, Event, Machine, told_of
+from elastream.workloads.google_trace import AS_FAST_AS_POSSIBLE, EXTRACT, replayed
+
+SOURCE, MACHINES, CLUSTER, RESULTS = "task_events", "machines", "cluster", "results"
+MOST_INSTANCES = 8
+"""The thesis: efficiency drops dramatically beyond."""
+_SUMS = "tasks double, cpu double, memory double, disk double"
+_TOLD = f"machine bigint, interval bigint, first bigint, last bigint, events bigint, {_SUMS}"
+_RESULT = f"at_s bigint, machine bigint, statistic string, {_SUMS}"
+
+
+def google_query(
+    results: Path,
+    *,
+    trace: Path = EXTRACT,
+    speed: float = AS_FAST_AS_POSSIBLE,
+    interval_s: int = INTERVAL_S,
+    most_instances: int = MOST_INSTANCES,
+    machine_cost_us: int = 0,
+    cluster_cost_us: int = 0,
+) -> Pipeline:
+    """Results are kept in a folder; costs are those of one event."""
+    pipeline = Pipeline("google_trace")
+
+    @pipeline.source
+    def task_events(spark: SparkSession) -> DataFrame:
+        return replayed(spark, trace, speed=speed)
+
+    @pipeline.operator(reads=SOURCE, state_partitions=most_instances)
+    def machines(task_events: DataFrame) -> DataFrame:
+        return machine_states(costing(task_events, F.lit(machine_cost_us)), interval_s)
+
+    @pipeline.operator(reads=MACHINES, fixed=True, state_partitions=1)
+    def cluster(machines: DataFrame) -> DataFrame:
+        return cluster_statistics(costing(machines, F.col("events") * cluster_cost_us), interval_s)
+
+    pipeline.keep(RESULTS, reads=CLUSTER, folder=results)
+    return pipeline
+
+
+def costing(frame: DataFrame, microseconds: Any) -> DataFrame:
+    """Every record takes so long, without using a core."""
+    waited = F.reflect(
+        F.lit("java.util.concurrent.locks.LockSupport"), F.lit("parkNanos"), (microseconds * 1000).cast("bigint")
+    )
+    return frame.where((microseconds == 0) | (waited != ""))  # it gives 'null'
+
+
+def machine_states(events: DataFrame, interval_s: int = INTERVAL_S) -> DataFrame:
+    """Of every machine, its sums at the end of each interval in which something happened to it."""
+
+    def take(key: tuple[int], batches: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        (machine,) = key
+        kept = Machine.from_text(state.get[0]) if state.exists else Machine()
+        columns = list(Event._fields)
+        events = [Event(*row) for batch in batches for row in batch[columns].itertuples(index=False, name=None)]
+        told = list(kept.take(machine, events, interval_s))
+        state.update((kept.to_text(),))
+        yield _frame([(*one[:-1], *one.sums) for one in told], _TOLD)
+
+    return events.groupBy("machine").applyInPandasWithState(take, _TOLD, "running string", "append", "NoTimeout")
+
+
+def cluster_statistics(machines: DataFrame, interval_s: int = INTERVAL_S) -> DataFrame:
+    """Of the cluster and of each machine, what there is at the end of each interval that is over."""
+
+    def take(key: tuple[int], batches: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        del key
+        kept = Cluster.from_text(state.get[0]) if state.exists else Cluster()
+        rows = [row for batch in batches for row in batch[_names(_TOLD)].itertuples(index=False, name=None)]
+        found = list(kept.take((told_of(row) for row in rows), interval_s))
+        state.update((kept.to_text(),))
+        yield _frame([(*one[:-1], *one.sums) for one in found], _RESULT)
+
+    everything = machines.withColumn("of", F.lit(0)).groupBy("of")
+    return everything.applyInPandasWithState(take, _RESULT, "cluster string", "append", "NoTimeout")
+
+
+def _frame(rows: list[tuple[Any, ...]], schema: str) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=_names(schema))
+    # None of the cluster: a column of numbers would make numbers that are not whole of the others
+    return frame.astype({"machine": "Int64"})
+
+
+def _names(schema: str) -> list[str]:
+    return [column.split()[0] for column in schema.split(", ")]
