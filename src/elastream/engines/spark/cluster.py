@@ -76,8 +76,8 @@ class Cluster:
     ) -> None:
         self.stop()
 
-    def start(self) -> None:
-        """Return when every worker is known to the master."""
+    def start_master(self) -> None:
+        """Without any worker: return when it answers."""
         options = self.options
         self._port = checked_port(options.host, options.port, "--port")
         self._web_port = checked_port(options.host, options.web_port, "--web-port")
@@ -86,6 +86,15 @@ class Cluster:
         try:
             self.daemons.start_master(host=options.host, port=self._port, web_port=self._web_port)
             self._wait_until_alive(workers=0)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self) -> None:
+        """Return when every worker is known to the master."""
+        options = self.options
+        self.start_master()
+        try:
             for number in range(1, options.workers + 1):
                 self.daemons.start_worker(
                     f"worker {number}",

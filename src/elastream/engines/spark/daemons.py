@@ -18,6 +18,7 @@ from pathlib import Path
 from pyspark.find_spark_home import _find_spark_home
 
 from elastream.engines.spark import with_parent
+from elastream.engines.spark.channels.emulated_delays import NODE_VARIABLE
 from elastream.errors import ElastreamError
 
 _STOP_TIMEOUT_S = 15.0
@@ -48,15 +49,15 @@ class Daemons:
     def start_worker(
         self, name: str, *, master: str, host: str, cores: int, memory: str, node: str | None = None
     ) -> None:
-        """`node` is what its tasks find in ELASTREAM_NODE, where the worker is a node."""
+        """`node` is what its tasks find in their environment, where the worker is a node."""
         work = self.folder.resolve() / "work" / name.replace(" ", "-")
         command = ["org.apache.spark.deploy.worker.Worker", master, "--host", host]
         command += ["--cores", str(cores), "--memory", memory, "--work-dir", str(work), "--webui-port", "0"]
         self._spawn(name, _spark_class(command), host, node=node)
 
-    def start_command(self, name: str, command: Sequence[str]) -> None:
+    def start_command(self, name: str, command: Sequence[str], *, node: str | None = None) -> None:
         """A worker that another command starts, on another machine say; it runs for as long as that does."""
-        self._spawn(name, list(command), None)
+        self._spawn(name, list(command), None, node=node)
 
     def stop(self, names: Iterable[str] | None = None) -> None:
         """End these, or all, the last that was started first; one that does not go is killed."""
@@ -113,10 +114,6 @@ class Daemons:
 
     def _log(self, name: str) -> Path:
         return self.folder / f"{name.replace(' ', '-')}.log"
-
-
-NODE_VARIABLE = "ELASTREAM_NODE"
-"""Tasks find here on which node they run: a worker's environment is that of its executors."""
 
 
 def _spark_class(command: list[str]) -> list[str]:

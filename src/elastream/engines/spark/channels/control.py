@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from elastream.engines.spark.channels.emulated_delays import Fetches
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,6 +20,8 @@ class Control:
     most_records: int = 200
     """Of a batch, so that a backlog does not become one long batch. It begins small, as nobody knows yet what a
     record costs, and doubles while batches are short."""
+    fetches: Fetches = field(default_factory=Fetches)
+    """What its tasks wait for, where delays between nodes are emulated."""
 
 
 def write_control(path: Path, control: Control) -> None:
@@ -27,4 +31,5 @@ def write_control(path: Path, control: Control) -> None:
 
 
 def read_control(path: Path) -> Control:
-    return Control(**json.loads(path.read_text(encoding="utf-8")))
+    written = json.loads(path.read_text(encoding="utf-8"))
+    return Control(**{**written, "fetches": Fetches(**written.get("fetches", {}))})
