@@ -14,12 +14,14 @@ import gzip
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from elastream.errors import ElastreamError, InvalidInput
@@ -27,6 +29,11 @@ from elastream.errors import ElastreamError, InvalidInput
 SCHEMA = (
     "day int, ride bigint, copy int, type string, pickup string, dropoff string, lon double, lat double, "
     "passengers int, distance_mi double, total double"
+)
+_COLUMNS = [column.split()[0] for column in SCHEMA.split(", ")]
+_TYPES = (
+    *(pa.int32(), pa.int64(), pa.int32(), pa.string(), pa.string(), pa.string(), pa.float64(), pa.float64()),
+    *(pa.int32(), pa.float64(), pa.float64()),
 )
 _DAY_S = 86_400.0
 
@@ -136,7 +143,7 @@ def _ride(number: int, row: dict[str, str]) -> Ride:
 
 
 def main(
-    folder: Annotated[str, typer.Argument(help="The folder of the feed's channel.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of the feed's channel.")],
     speed: Annotated[float, typer.Option(help="Seconds of the day that are played in one.")] = 10.0,
     replication: Annotated[int, typer.Option(help="How often each ride comes.")] = 3,
     begin: Annotated[float, typer.Option(help="The hour of the day to begin with.")] = 0.0,
@@ -150,19 +157,16 @@ def main(
     _write(folder, replay, tick, stopping)
 
 
-def _write(folder: str, replay: Replay, tick_s: float, stopping: list[int]) -> None:
-    from pathlib import Path
+def to_table(due: Iterable[Due]) -> pa.Table:
+    """The records, as they are written to a feed."""
+    columns = list(zip(*(one.record for one in due), strict=True))
+    return pa.table([pa.array(values, kind) for values, kind in zip(columns, _TYPES, strict=True)], names=_COLUMNS)
 
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
 
+def _write(folder: Path, replay: Replay, tick_s: float, stopping: list[int]) -> None:
     from elastream.engines.spark.channels.kinds import open_channel
 
-    ddl = StructType.fromDDL(SCHEMA)
-    assert isinstance(ddl, StructType)
-    schema = to_arrow_schema(ddl)
-    channel = open_channel(Path(folder))
+    channel = open_channel(folder)
     channel.create()
     left = list(replay.due(read_rides()))[channel.log.head().records :]
     began_s = time.monotonic() - (left[0].at_s if left else 0.0)
@@ -171,9 +175,7 @@ def _write(folder: str, replay: Replay, tick_s: float, stopping: list[int]) -> N
         now_s = time.monotonic() - began_s
         count = next((index for index, due in enumerate(left) if due.at_s > now_s), len(left))
         if count:
-            columns = zip(*(due.record for due in left[:count]), strict=True)
-            arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-            channel.append(pa.table(arrays, schema=schema))
+            channel.append(to_table(left[:count]))
             left = left[count:]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import StructType
 
 from elastream.dataflow import Dataflow, Operator, Plan
@@ -218,6 +219,10 @@ class SparkEngine:
         if trouble is None:
             self._forget()
         return snapshot
+
+    def progress_of(self, name: str) -> list[StreamingQueryProgress]:
+        """What Spark tells of the last batches of an operator, for experiments."""
+        return list(self._queries[name].query.recentProgress)
 
     # Slots
 
