@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from running import Running, kept, wait_until
 
+from elastream.engines.spark import on_nodes
 from elastream.engines.spark.cluster import Cluster, ClusterOptions
 from elastream.engines.spark.executors import ExecutorOptions, session_settings
 from elastream.engines.spark.on_nodes import OnWorkers, executors_on
@@ -123,6 +124,7 @@ class Story:
 
 
 def main(folder: Path) -> None:
+    on_nodes._JOIN_TIMEOUT_S = 300.0  # a slow machine is not to be taken for nodes that do not come
     declared, chosen = pipeline(folder), nodes(folder)
     cluster = Cluster(ClusterOptions(folder=folder / "cluster", port=0, web_port=0))
     cluster.start_master()

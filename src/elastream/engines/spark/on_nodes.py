@@ -201,9 +201,10 @@ class OnNodes:
         """It is left alone for a while; why, in words."""
         alive = self._is_alive(node)
         why = f"no executor came up on {node}" if alive else self._daemons.how_ended(_worker(node))
-        self._daemons.stop([_worker(node)])
         self._roster = self._roster.lost(node, time.monotonic())
+        # first, or the master would try again and again on a worker that ends, and give the application up
         self._executors.request(len(self._roster.up))
+        self._daemons.stop([_worker(node)])
         return why
 
     def _is_alive(self, node: str) -> bool:
