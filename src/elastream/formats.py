@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import reprlib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
+from elastream.durations import seconds
 from elastream.errors import InvalidInput, nearest
 
 
@@ -27,6 +28,9 @@ class Strict(BaseModel):
             raise ValueError(f"unknown key {unknown!r}{nearest(str(unknown), known)}")
         return data
 
+
+Duration = Annotated[float, BeforeValidator(seconds)]
+"""Seconds, or words like "500 ms"."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60

@@ -87,8 +87,9 @@ class LiveRun:
         for name in self._snapshot.dataflow.scalable:
             rates = self._snapshot.rates.get(name)
             advice = self._proposal.advice.get(name) if self._proposal else None
+            nodes = self._snapshot.placement.get(name, ())
             table.add_row(
-                name,
+                f"{name} on {', '.join(nodes)}" if nodes else name,
                 str(self._snapshot.plan[name]),
                 "—" if advice is None or advice.need is None else f"{advice.need:.2f}",
                 "—" if rates is None else f"{number_text(rates.observed_processing_per_s)}/s",
@@ -103,7 +104,8 @@ class LiveRun:
         for name in snapshot.dataflow.scalable:
             rates = snapshot.rates.get(name)
             doing = "no readings" if rates is None else f"{number_text(rates.observed_processing_per_s)}/s"
-            parts.append(f"{name} ×{snapshot.plan[name]} {doing}")
+            nodes = f" on {', '.join(snapshot.placement[name])}" if name in snapshot.placement else ""
+            parts.append(f"{name} ×{snapshot.plan[name]}{nodes} {doing}")
         share = achieved_share(snapshot)
         kept = "" if share is None else f", {share:.0%} of the rate achieved"
         return f"{self._at(snapshot.at_s)} {' · '.join(parts)}{kept}"

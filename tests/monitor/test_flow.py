@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from elastream.monitor import Snapshot
-from elastream.monitor.flow import achieved_share, channel_selectivity, gain_to, is_saturated, required_flow
+from elastream.monitor.batch_cost import BatchCost
+from elastream.monitor.flow import (
+    achieved_share,
+    channel_selectivity,
+    gain_to,
+    is_at_its_limit,
+    is_saturated,
+    required_flow,
+)
 from elastream.testing import alike, chain, snapshot_of
 
 DIAMOND = [("source", "left"), ("source", "right"), ("left", "join"), ("right", "join")]
@@ -307,3 +316,32 @@ def test_an_operator_that_holds_back_the_one_before_it_is_saturated() -> None:
 
     assert is_saturated(snapshot, "sink")
     assert not is_saturated(snapshot, "map")
+
+
+@pytest.mark.parametrize(
+    ("useful_share", "backlog", "wait_out_share", "at_its_limit"),
+    [
+        (0.65, 1e6, None, True),  # of at most 0.72
+        (0.60, 1e6, None, False),  # its batches could still grow
+        (0.65, 250.0, None, False),  # no more than a batch of 3 s at 100/s waits
+        (0.65, 1e6, 0.5, False),
+    ],
+)
+def test_in_micro_batches_the_limit_is_what_the_driver_and_the_balance_leave(
+    useful_share: float, backlog: float, wait_out_share: float | None, at_its_limit: bool
+) -> None:
+    """A batch of 3 s: 0.6 s of it are the driver's, and tasks are busy for 0.9 of the rest."""
+    readings = alike("map", useful_share=useful_share, backlog=backlog, wait_out_share=wait_out_share)
+    snapshot = snapshot_of(edges=chain("source", "map"), source_rates={"source": 100.0}, readings=readings)
+    cost = BatchCost(
+        per_record_s=0.01,
+        per_task_s=0.0,
+        per_state_partition_s=0.0,
+        state_partitions=0,
+        driver_s=0.6,
+        balance=0.9,
+        longest_batch_s=3.0,
+    )
+
+    assert is_at_its_limit(replace(snapshot, batch_costs={"map": cost}), "map") is at_its_limit
+    assert not is_at_its_limit(snapshot, "map")

@@ -82,7 +82,7 @@ def test_the_command_says_who_died_and_ends_everything(tmp_path: Path) -> None:
             printed += line
         found = json.loads(printed)
         assert (found["workers"], found["master"][:18]) == (2, "spark://127.0.0.1:")
-        os.kill(found["pids"]["worker 1"], signal.SIGKILL)
+        os.killpg(found["pids"]["worker 1"], signal.SIGKILL)
         wait_until(lambda: "the worker 1 has ended by SIGKILL" in said.read_text())
         assert run.poll() is None, "the other worker is still of use"
         run.send_signal(signal.SIGINT)

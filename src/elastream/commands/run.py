@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from elastream.errors import ElastreamError
 from elastream.live import LiveRun
 from elastream.manager.events import Event, event_to_json
 from elastream.monitor import Snapshot
+from elastream.nodes.files import WorkerNodes, read_worker_nodes
 from elastream.settings import counts_of, pairs_of, policy_and_knobs, with_rules
 from elastream.settings import duration as duration_of
 
@@ -31,6 +32,10 @@ def run(
     master: Annotated[
         str, typer.Option(help="Where Spark runs: local[32] offers 32 slots, spark://HOST:PORT is a cluster.")
     ] = "local[32]",
+    nodes: Annotated[
+        Path | None,
+        typer.Option(help="A YAML file with nodes and delays: workers are started and stopped on those chosen."),
+    ] = None,
     executor_cores: Annotated[int, typer.Option(help="Slots of an executor on a cluster.")] = 4,
     executor_memory: Annotated[str, typer.Option(help="Memory of an executor on a cluster.")] = "1g",
     spare_executors: Annotated[
@@ -103,6 +108,7 @@ def run(
             most=max_executors,
         ),
         channels=kind,
+        nodes=None if nodes is None else read_worker_nodes(nodes),
     )
     snapshots: list[Snapshot] = []
     events: list[Event] = []
@@ -122,12 +128,20 @@ def run(
             )
         except PipelineFailed as error:
             raise ElastreamError(str(error)) from None
-    _summarize(found.pipeline.name, snapshots, events, where, as_json=as_json)
+    _summarize(found.pipeline.name, snapshots, events, where, options.nodes, as_json=as_json)
 
 
 def _summarize(
-    name: str, snapshots: Sequence[Snapshot], events: Sequence[Event], folder: Path, *, as_json: bool
+    name: str,
+    snapshots: Sequence[Snapshot],
+    events: Sequence[Event],
+    folder: Path,
+    nodes: WorkerNodes | None,
+    *,
+    as_json: bool,
 ) -> None:
+    from elastream.engines.spark.on_nodes import delays_text
+
     plot = folder / "run.png"
     if snapshots:
         plots.plot_recording(snapshots, plot, title=f"{name} on Spark")
@@ -135,9 +149,15 @@ def _summarize(
         final = dict(snapshots[-1].plan) if snapshots else {}
         told = [event_to_json(event) for event in events if event.event in _TOLD]
         files = {"recording": str(folder / "recording.jsonl"), "plot": str(plot)}
-        print_json({"pipeline": name, "final_parallelism": final, "events": told, **files})
+        on_nodes: dict[str, Any] = {}
+        if nodes is not None:
+            placement = dict(snapshots[-1].placement) if snapshots else {}
+            on_nodes = {"final_placement": placement, "delays": delays_text(nodes)}
+        print_json({"pipeline": name, "final_parallelism": final, **on_nodes, "events": told, **files})
         return
     console.print_run(out, name, snapshots, events)
+    if nodes is not None:
+        out.print(delays_text(nodes), soft_wrap=True)
     out.print(f"recording: {folder / 'recording.jsonl'}, plot: {plot}")
 
 

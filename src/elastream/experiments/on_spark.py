@@ -11,7 +11,7 @@ from typing import Any
 
 from elastream.engines.spark.channels.kinds import Files
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.engines.spark.run import PipelineFile, RunOptions, run
+from elastream.engines.spark.run import PipelineFile, RunOptions, run, sentences_at
 from elastream.manager.events import Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.monitor import Snapshot
@@ -104,7 +104,7 @@ def run_on_spark(
         channels=Files(),
     )
     run(
-        PipelineFile(pipeline=pipeline, load=load),
+        PipelineFile(pipeline=pipeline, generator=None if load is None else sentences_at(load)),
         Rules(rules=rules),
         knobs,
         options,

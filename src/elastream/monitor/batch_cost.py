@@ -58,6 +58,12 @@ class BatchCost:
             raise InvalidInput(f"batch cost: balance must be at most 1, found {self.balance}")
 
     @property
+    def most_busy(self) -> float:
+        """The share of the time that instances work in the longest batches: the rest is the driver's, and that of
+        tasks that wait for the longest one."""
+        return max(0.0, self.balance * (1 - self.driver_s / self.longest_batch_s))
+
+    @property
     def _per_instance_s(self) -> float:
         """The seconds of a batch that each further instance adds for records."""
         return self.balance * (self.longest_batch_s - self.driver_s) - self.per_task_s

@@ -158,3 +158,19 @@ def is_saturated(snapshot: Snapshot, name: str) -> bool:
     waiting = (rates.backlog or 0.0) >= rates.observed_processing_per_s
     before = (snapshot.rates.get(other) for other in snapshot.dataflow.upstream(name))
     return waiting or any(other is not None and (other.wait_out_share or 0.0) > _HELD_BACK for other in before)
+
+
+def is_at_its_limit(snapshot: Snapshot, name: str) -> bool:
+    """Whether what the operator processed in this window is the most that it can.
+
+    One that works in micro-batches is never busy throughout: the driver has its part of every batch. It is at its
+    limit where it was as busy as in the longest batches that it may make, with more than such a batch waiting.
+    """
+    cost = snapshot.batch_costs.get(name)
+    if cost is None:
+        return is_saturated(snapshot, name)
+    rates = snapshot.rates[name]
+    if (rates.wait_out_share or 0.0) > _HELD_BACK:
+        return False
+    waiting = (rates.backlog or 0.0) >= cost.longest_batch_s * rates.observed_processing_per_s
+    return waiting and rates.utilization >= _BUSY * cost.most_busy

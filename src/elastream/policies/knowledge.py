@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from elastream.dataflow import Plan
 from elastream.monitor import OperatorRates, Snapshot
-from elastream.monitor.flow import is_saturated
+from elastream.monitor.flow import is_at_its_limit, is_saturated
 from elastream.policies.mst.memory import remember
 from elastream.policies.mst.model import Sustained
 from elastream.policies.rules.evaluation import NOTHING_REMEMBERED, RulesMemory
@@ -70,7 +70,7 @@ class Knowledge:
             if rates is None or not rates.true_processing_per_s:
                 continue
             points[name] = _merged(self.of(name), _point(snapshot, name, rates))
-            if is_saturated(snapshot, name):
+            if is_at_its_limit(snapshot, name):
                 sustained[name] = remember(self.sustained_by(name), _sustained(snapshot, name, rates))
         return replace(self, points=points, sustained=sustained)
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from elastream.dataflow import Channel, Dataflow, Plan
 from elastream.engines.simulated.history import History
 from elastream.engines.simulated.model import DowntimeScope, EngineModel, Instances
-from elastream.engines.simulated.places import NoNodeLeftError, Places
 from elastream.engines.simulated.readings import Noise, operator_readings, source_reading
 from elastream.engines.simulated.stages import (
     Operator,
@@ -35,6 +34,7 @@ from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.monitor import Snapshot
+from elastream.nodes.places import Chosen, NoNodeLeftError, Placement, Places
 
 _ROUNDING = 1e-9  # a share of a step that is not worth a step of its own
 
@@ -80,14 +80,15 @@ class SimulatedEngine:
         self._operators = _operators(model, self._queues)
         self._stages: Sequence[Stage] = (*self._sources, *self._operators)
         self._instances: Mapping[str, Instances] = {}
-        self._places = Places(model)
+        self._nodes = model.nodes
+        self._placement: Placement = dict(model.initial_nodes)
         self._noise = Noise(model.noise, random.Random(f"noise {model.seed}"))
         self._downtime_rng = random.Random(f"downtime {model.seed}")
         self._failure: str | None = None
         self._now_s = 0.0
         self._marked_s = 0.0
         self.history = History(self._sources, self._queues, self._stages if record_progress else ())
-        self._apply(model.initial_plan, self._places.placement)
+        self._apply(model.initial_plan, self._chosen(model.initial_plan, {}).placement)
         self._mark()
 
     # The engine
@@ -116,8 +117,8 @@ class SimulatedEngine:
             source_rates={source.name: spans[source.name].arrived / window_s for source in self._sources},
             readings=tuple(readings),
             at_s=self._now_s,
-            nodes=self._places.pool,
-            placement=self._places.placement,
+            nodes=self._nodes,
+            placement=self._placement,
         )
         self._mark()
         return snapshot
@@ -132,14 +133,14 @@ class SimulatedEngine:
             detail, self._failure = self._failure, None
             return Outcome(plan=self._plan, succeeded=False, took_s=0.0, detail=detail)
         try:
-            placement, detail = self._places.for_plan(after, decision.nodes)
+            chosen = self._chosen(after, decision.nodes)
         except NoNodeLeftError as error:
             return Outcome(plan=self._plan, succeeded=False, took_s=0.0, detail=str(error))
         took_s = self._downtime_rng.uniform(*self._model.downtime_range_s)
         self._stand_still(changed, took_s)
-        self._apply(after, placement)
+        self._apply(after, chosen.placement)
         self._mark()
-        return Outcome(plan=after, succeeded=True, took_s=took_s, detail=detail)
+        return Outcome(plan=after, succeeded=True, took_s=took_s, detail=chosen.told)
 
     # The clock
 
@@ -163,7 +164,9 @@ class SimulatedEngine:
 
     def set_node(self, name: str, *, available: bool) -> None:
         """Let a node go away, or come back. Instances that are on it stay: their end is not in this model."""
-        self._places.set_node(name, available=available)
+        if self._nodes is None:
+            raise ElastreamError(f"{name!r}: this model has no nodes")
+        self._nodes = self._nodes.with_node(name, available=available)
 
     def totals(self) -> Totals:
         return Totals(
@@ -218,9 +221,14 @@ class SimulatedEngine:
         if fixed:
             raise InvalidInput(f"plan: {fixed[0]!r} is fixed, its parallelism cannot be changed")
 
-    def _apply(self, plan: Plan, placement: Mapping[str, tuple[str, ...]]) -> None:
+    def _chosen(self, plan: Plan, wanted: Placement) -> Chosen:
+        if self._nodes is None:
+            return Chosen(placement={})
+        return Places(pool=self._nodes, placement=self._placement).for_plan(plan, wanted)
+
+    def _apply(self, plan: Plan, placement: Placement) -> None:
         self._plan = plan
-        self._places.placement = placement
+        self._placement = placement
         self._instances = {
             name: self._model.instances(name, n, nodes=placement.get(name)) for name, n in plan.items()
         }

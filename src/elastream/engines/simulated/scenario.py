@@ -30,9 +30,9 @@ from elastream.durations import seconds
 from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
 from elastream.engines.simulated.checks import require_not_negative, require_positive
 from elastream.engines.simulated.model import DowntimeScope, EngineModel, OperatorModel, SourceModel
-from elastream.errors import InvalidInput, nearest
-from elastream.formats import Strict, parse, read_text, read_yaml
-from elastream.nodes import Node, NodePool
+from elastream.errors import InvalidInput
+from elastream.formats import Duration, Strict, parse, read_text, read_yaml
+from elastream.nodes.files import NodesEntry
 from elastream.workloads.load import Brownian, Constant, Load, Sine, Steps, bundled_trace, read_trace
 
 
@@ -80,7 +80,6 @@ def _selectivity(value: Any) -> Any:
 
 
 Selectivity = Annotated[Any, BeforeValidator(_selectivity)]
-Duration = Annotated[float, BeforeValidator(seconds)]
 
 
 class EngineEntry(Strict):
@@ -234,22 +233,6 @@ class OperatorEntry(Strict):
             fire_cost_s_per_record=self.fire_cost,
             queue_records=self.queue,
         )
-
-
-class NodesEntry(Strict):
-    """A table of round trips in the order of the names; what is not said of a node is its default."""
-
-    names: list[str]
-    delays: list[list[Duration]]
-    cost: dict[str, float] = Field(default_factory=dict)
-    slots: dict[str, int] = Field(default_factory=dict)
-
-    def pool(self) -> NodePool:
-        for key, name in (*(("cost", name) for name in self.cost), *(("slots", name) for name in self.slots)):
-            if name not in self.names:
-                raise InvalidInput(f"{key}: unknown node {name!r}{nearest(name, self.names)}")
-        nodes = (Node(name=n, cost=self.cost.get(n, 1.0), slots=self.slots.get(n, 1)) for n in self.names)
-        return NodePool(nodes=tuple(nodes), delays_s=tuple(tuple(row) for row in self.delays))
 
 
 class ScenarioEntry(Strict):

@@ -6,18 +6,19 @@ says little of a micro-batch pipeline: between two batches everything idles. So 
 same client is asked for as many executors as the plan needs. Nothing of this restarts a query.
 
 Only `_fitting` knows a cluster manager: a standalone master tells how much room there is. Of the others one learns
-it by waiting.
+it by waiting. On which nodes of a standalone cluster executors run is the affair of `on_nodes.py`.
 """
 
 from __future__ import annotations
 
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.executors import (
     Executor,
     ExecutorOptions,
@@ -28,8 +29,10 @@ from elastream.engines.spark.executors import (
     size_for,
     to_release,
 )
-from elastream.engines.spark.rest import RestApi, get_json
+from elastream.engines.spark.rest import RestApi, get_json, post
 from elastream.errors import ElastreamError
+from elastream.nodes import NodePool
+from elastream.nodes.places import Placement
 
 _FIRST_TIMEOUT_S = 120.0
 _MORE_TIMEOUT_S = 60.0  # a node that has to be rented first takes longer: the pipeline goes on meanwhile
@@ -37,7 +40,13 @@ _POLL_S = 0.2
 
 
 class Allocation(Protocol):
-    """Who provides the slots. What is missing is told in words, and the run goes on with what there is."""
+    """Who provides the slots. What is missing is told in words, and the run goes on with what there is.
+
+    Where instances have nodes, these are chosen before each action; a NoNodeLeftError ends it before it has begun.
+    """
+
+    def choose(self, plan: Mapping[str, int], wanted: Placement) -> str:
+        """Before an action: on which nodes the plan will run; what had to be chosen again, in words."""
 
     def begin(self, slots: int) -> str | None:
         """Before the queries start."""
@@ -48,13 +57,38 @@ class Allocation(Protocol):
     def release(self, slots: int, state_tasks: Callable[[], Mapping[str, int]]) -> str | None:
         """After operators got fewer tasks: executors that are too many go when their tasks have ended."""
 
+    def tend(self) -> list[str]:
+        """Before a measurement: replace what is gone; what spoils the measurement, in words."""
+
+    def nodes(self) -> tuple[NodePool | None, Placement]:
+        """The nodes that there are, and those of each operator."""
+
+    def fetches(self) -> Mapping[str, Fetches]:
+        """What the tasks of operators wait for, where delays between nodes are emulated."""
+
+
+class _WithoutNodes:
+    """Wherever there is a core."""
+
+    def choose(self, plan: Mapping[str, int], wanted: Placement) -> str:
+        return ""
+
+    def tend(self) -> list[str]:
+        return []
+
+    def nodes(self) -> tuple[NodePool | None, Placement]:
+        return None, {}
+
+    def fetches(self) -> Mapping[str, Fetches]:
+        return {}
+
 
 def allocation_for(spark: SparkSession, api: RestApi, options: ExecutorOptions) -> Allocation:
     master = str(spark.sparkContext.master)
     return Threads(master) if is_local(master) else Executors(spark, api, options)
 
 
-class Threads:
+class Threads(_WithoutNodes):
     """A local master: tasks are threads of the driver, of which there are as many as it says."""
 
     def __init__(self, master: str) -> None:
@@ -70,7 +104,7 @@ class Threads:
         return None
 
 
-class Executors:
+class Executors(_WithoutNodes):
     def __init__(self, spark: SparkSession, api: RestApi, options: ExecutorOptions) -> None:
         self._master = str(spark.sparkContext.master)
         self._application = spark.sparkContext.applicationId
@@ -81,11 +115,9 @@ class Executors:
         self._client: Any = self._context.schedulerBackend()
 
     def begin(self, slots: int) -> str | None:
-        """Take over from Spark; without a single executor nothing would ever run, and that is an error."""
-        own = self._context.executorAllocationManager()
-        if own.isDefined():
-            own.get().stop()
-        self._request(size_for(slots, self._options).target)
+        """Without a single executor nothing would ever run, and that is an error."""
+        self.take_over()
+        self.request(size_for(slots, self._options).target)
         self._wait(1, _FIRST_TIMEOUT_S)
         if not self.up():
             raise ElastreamError(
@@ -99,7 +131,7 @@ class Executors:
         size = size_for(slots, self._options)
         up = len(self.up())
         if size.target > up:  # if it is lower, the operators still have their tasks: see release
-            self._request(size.target)
+            self.request(size.target)
         fitting = self._fitting() if size.needed > up else None
         self._wait(size.needed if fitting is None else min(size.needed, fitting), _MORE_TIMEOUT_S)
         return shortage(slots, up=len(self.up()), options=self._options, fitting=fitting)
@@ -108,12 +140,23 @@ class Executors:
         target = size_for(slots, self._options).target
         up = self.up()
         try:
-            self._request(target)  # first, or the cluster would replace those that go
+            self.request(target)  # first, or the cluster would replace those that go
             if len(up) > target:
                 self._decommission(to_release(self._described(up, state_tasks()), keep=target))
         except ElastreamError as error:  # the operators have their new size, so the action has not failed
             return f"executors that are too many stay for now: {error}"
         return None
+
+    def take_over(self) -> None:
+        """From Spark's own thread, which would start and stop executors by its lights."""
+        own = self._context.executorAllocationManager()
+        if own.isDefined():
+            own.get().stop()
+
+    def hosts(self) -> dict[str, str]:
+        """Of each executor that there is the host that it tells."""
+        entries = [entry for entry in self._api.get("/executors") if entry["isActive"] and entry["id"] != "driver"]
+        return {str(entry["id"]): str(entry["hostPort"]).rpartition(":")[0] for entry in entries}
 
     def up(self) -> tuple[str, ...]:
         """Those that take tasks; one that is on its way out does not."""
@@ -121,7 +164,7 @@ class Executors:
         ids = [str(found.apply(index)) for index in range(found.size())]
         return tuple(name for name in ids if self._client.isExecutorActive(name))
 
-    def _request(self, total: int) -> None:
+    def request(self, total: int) -> None:
         nowhere_preferred = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
         if not self._context.requestTotalExecutors(total, 0, nowhere_preferred):
             raise ElastreamError(f"{self._master} does not take a request for {total} executors")
@@ -148,18 +191,28 @@ class Executors:
         ]
 
     def _fitting(self) -> int | None:
-        """How many executors there is room for; None where nobody tells.
-
-        A standalone master tells on its web page. Its address is not in the driver, but an executor's logs are on
-        the page of its worker, which knows it.
-        """
+        """How many executors there is room for; None where nobody tells: a page behind a proxy, or none."""
         if not self._master.startswith("spark://"):
             return None
         try:
-            logs = [entry["executorLogs"] for entry in self._api.get("/executors") if entry["executorLogs"]]
-            page = urllib.parse.urlsplit(logs[0]["stdout"])
-            worker = get_json(f"{page.scheme}://{page.netloc}/json/")
-            master = get_json(f"{worker['masterwebuiurl'].rstrip('/')}/json/")
-            return fitting_executors(master, self._application, self._options)
-        except (ElastreamError, LookupError):  # a page behind a proxy, or none: then waiting tells
+            return fitting_executors(get_json(f"{self._master_page()}/json/"), self._application, self._options)
+        except (ElastreamError, LookupError):
             return None
+
+    def decommission_hosts(self, hosts: Sequence[str]) -> None:
+        """Let all workers on these hosts, and their executors, finish what they have and take nothing new.
+
+        The master is told rather than the executors: it would give a worker whose executor has gone another one.
+        """
+        query = urllib.parse.urlencode([("host", host) for host in hosts])
+        post(f"{self._master_page()}/workers/kill/?{query}")
+
+    def _master_page(self) -> str:
+        """Of a standalone master. Its address is not in the driver, but an executor's logs are on the page of its
+        worker, which knows it."""
+        logs = [entry["executorLogs"] for entry in self._api.get("/executors") if entry["executorLogs"]]
+        if not logs:
+            raise ElastreamError(f"{self._master}: no executor is there that tells the master's web page")
+        page = urllib.parse.urlsplit(logs[0]["stdout"])
+        worker = get_json(f"{page.scheme}://{page.netloc}/json/")
+        return str(worker["masterwebuiurl"]).rstrip("/")

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import StructType
 
 from elastream.dataflow import Dataflow, Operator, Plan
-from elastream.engines.spark.allocation import allocation_for
+from elastream.engines.spark.allocation import Allocation, allocation_for
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.files import FileChannel
@@ -26,6 +27,7 @@ from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
+from elastream.engines.spark.on_nodes import OnNodes, OnWorkers
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.rest import RestApi
@@ -37,6 +39,7 @@ from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.monitor import Reading, Snapshot
 from elastream.monitor.batch_cost import BatchCost
+from elastream.nodes.places import NoNodeLeftError
 
 _MOST_FAILURES = 4  # of a query in a row; after as many the run ends
 _STATEFUL = (
@@ -70,11 +73,13 @@ class SparkEngine:
         channel_bound: int | None = None,
         channels: ChannelKind | None = None,
         executors: ExecutorOptions | None = None,
+        on_nodes: OnWorkers | None = None,
         start: Mapping[str, int] | None = None,
         say: Callable[[str], None] = _nothing,
     ) -> None:
         """`start` is the parallelism to begin with, where that of the pipeline or of its folder is not wanted;
-        `say` is told in words what the engine does of its own accord and takes a while.
+        `say` is told in words what the engine does of its own accord and takes a while. `on_nodes` are the workers
+        of a cluster that are started and stopped; without them executors run wherever the cluster puts them.
         """
         self._pipeline = pipeline
         self._graph = pipeline.graph()
@@ -99,7 +104,7 @@ class SparkEngine:
             raise ElastreamError("elastream measures through Spark's REST API: set spark.ui.enabled=true")
         api = RestApi(url, spark.sparkContext.applicationId)
         self._stages = Stages(api)
-        self._allocation = allocation_for(spark, api, executors or ExecutorOptions())
+        self._allocation = _allocation(spark, api, pipeline, executors or ExecutorOptions(), on_nodes)
         self.shortage: str | None = None
         """Why the plan in force has more slots than there are, in words."""
         self._core_waits = _core_waits(spark)
@@ -120,7 +125,9 @@ class SparkEngine:
             for name in self._graph.order:
                 self._prepare(self._pipeline[name], plan.get(name, 1))
             self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
+            self._allocation.choose(self.plan(), {})
             self.shortage = self._allocation.begin(self._slots({}))
+            self._set_fetches()
             for query in self._queries.values():
                 # one after the other: each starts a Python process, which Spark gives ten seconds to come up
                 _start(query)
@@ -158,7 +165,12 @@ class SparkEngine:
         for asked in changes:
             _check_bounds(self._graph[asked.operator], asked.after)
         wanted = {asked.operator: asked.after for asked in changes}
-        self.shortage = self._allocation.make_room(self._slots(wanted))
+        try:
+            chosen = self._allocation.choose(before.with_changes(wanted), decision.nodes)
+            self.shortage = self._allocation.make_room(self._slots(wanted))
+        except NoNodeLeftError as error:
+            took_s = time.monotonic() - began
+            return Outcome(plan=before, succeeded=False, took_s=took_s, detail=str(error))
         failures: list[str] = []
 
         def change(name: str, parallelism: int) -> None:
@@ -172,16 +184,19 @@ class SparkEngine:
             thread.start()
         for thread in threads:
             thread.join()
+        if failures:
+            self._allocation.choose(self.plan(), {})
         kept = self._allocation.release(self._slots({}), self._state_tasks)
+        self._set_fetches()
         self._graph = self._present_graph()
         self._mark()
         took_s = time.monotonic() - began
-        detail = "; ".join(filter(None, (*failures, self.shortage, kept)))
+        detail = "; ".join(filter(None, (*failures, chosen, self.shortage, kept)))
         return Outcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail=detail)
 
     def measure(self) -> Snapshot:
         trouble = self._workspace.channels.trouble()
-        gaps = self._take_in() + ([f"{trouble}: the pipeline waits"] if trouble else self._revive())
+        gaps = self._tend() + self._take_in() + ([f"{trouble}: the pipeline waits"] if trouble else self._revive())
         now_s = time.time()
         window_s = now_s - self._marked_s
         counts = self._count_arrived()
@@ -192,6 +207,7 @@ class SparkEngine:
             readings += self._readings(name, window_s, arrived, python_share)
         self._learn()
         gaps += [f"{name}: too few batches yet to know what one costs" for name in self._too_new()]
+        nodes, placement = self._allocation.nodes()
         snapshot = Snapshot(
             dataflow=self._graph,
             plan=self.plan(),
@@ -200,11 +216,17 @@ class SparkEngine:
             at_s=now_s,
             gaps=tuple(gaps),
             batch_costs=dict(self._costs),
+            nodes=nodes,
+            placement=placement,
         )
         self._marked_s, self._arrived = now_s, counts
         if trouble is None:
             self._forget()
         return snapshot
+
+    def progress_of(self, name: str) -> list[StreamingQueryProgress]:
+        """What Spark tells of the last batches of an operator, for experiments."""
+        return list(self._queries[name].query.recentProgress)
 
     # Slots
 
@@ -216,6 +238,16 @@ class SparkEngine:
         """On how many tasks' worth of state each executor sits."""
         stateful = [query for query in self._queries.values() if query.step.state_partitions is not None]
         return sum((self._stages.last_tasks(str(query.query.runId)) for query in stateful), Counter())
+
+    def _tend(self) -> list[str]:
+        """Replace nodes that are gone; what that spoils, in words."""
+        told = self._allocation.tend()
+        self._set_fetches()
+        return told
+
+    def _set_fetches(self) -> None:
+        for name, fetches in self._allocation.fetches().items():
+            self._queries[name].set_fetches(fetches)
 
     # Building the queries
 
@@ -389,6 +421,14 @@ class SparkEngine:
         for step in self._pipeline.steps:
             if readers := self._pipeline.readers(step.name):
                 self._workspace.channel(step.name).forget(readers)
+
+
+def _allocation(
+    spark: SparkSession, api: RestApi, pipeline: Pipeline, executors: ExecutorOptions, on_nodes: OnWorkers | None
+) -> Allocation:
+    if on_nodes is None:
+        return allocation_for(spark, api, executors)
+    return OnNodes(spark, api, pipeline, executors, on_nodes)
 
 
 def _core_waits(spark: SparkSession) -> CoreWaits | None:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
+from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.pipeline import Step
 from elastream.engines.spark.state import Refused, Wanted, look, read_wanted, repartition, write_wanted
@@ -218,6 +219,10 @@ class StepQuery:
             self._restart_with(before)
             raise
 
+    def set_fetches(self, fetches: Fetches) -> None:
+        """What its tasks wait for from the next batch on."""
+        self._change_control(lambda control: replace(control, fetches=fetches))
+
     def keep_state(self) -> None:
         """Go on with the partitions that the state has, and not more instances: Spark cannot move it."""
         found = look(self._workspace.checkpoint(self.step.name)).partitions
@@ -230,7 +235,8 @@ class StepQuery:
 
     def _restart_with(self, parallelism: int) -> None:
         self._change_control(
-            lambda control: Control(
+            lambda control: replace(
+                control,
                 parallelism=parallelism,
                 most_records=_some(control.most_records * parallelism / control.parallelism),
             )

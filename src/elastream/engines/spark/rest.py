@@ -24,7 +24,19 @@ class RestApi:
 
 def get_json(url: str) -> Any:
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
-            return json.load(answer)
-    except (OSError, ValueError) as error:  # those of urllib and of sockets are all an OSError
+        return json.loads(_answer(urllib.request.Request(url)))
+    except ValueError as error:
         raise ElastreamError(f"Spark's REST API does not answer: {url}: {error}") from None
+
+
+def post(url: str) -> None:
+    _answer(urllib.request.Request(url, method="POST"))
+
+
+def _answer(request: urllib.request.Request) -> bytes:
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+            found: bytes = answer.read()
+            return found
+    except OSError as error:  # those of urllib and of sockets are all an OSError
+        raise ElastreamError(f"Spark's REST API does not answer: {request.full_url}: {error}") from None

@@ -18,8 +18,10 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.kinds import ChannelKind
+from elastream.engines.spark.cluster import Cluster, ClusterOptions
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.executors import ExecutorOptions, is_local, session_settings, starting_slots
+from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on, placed_operator
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
 from elastream.errors import ElastreamError, InvalidInput
@@ -29,14 +31,15 @@ from elastream.manager.loop import Manager, WallClock, stopping_on_signals
 from elastream.manager.store import Store
 from elastream.monitor import Snapshot
 from elastream.monitor.recording import RecordingWriter
+from elastream.nodes.files import WorkerNodes
 from elastream.policies.catalog import Policy
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineFile:
     pipeline: Pipeline
-    load: Mapping[str, Any] | None
-    """What a generator is to write to the feed while the pipeline runs; none where others write it."""
+    generator: tuple[str, ...] | None
+    """The module that writes to the feed while the pipeline runs, and its arguments; none where others write."""
 
 
 def read_pipeline(path: Path) -> PipelineFile:
@@ -60,7 +63,25 @@ def read_pipeline(path: Path) -> PipelineFile:
     if len(found) != 1:
         raise InvalidInput(f"{path}: one Pipeline was expected at the top of the file, found {len(found)}")
     found[0].graph()
-    return PipelineFile(pipeline=found[0], load=getattr(module, "load", None))
+    return PipelineFile(pipeline=found[0], generator=_generator_of(module, path))
+
+
+def sentences_at(load: Mapping[str, Any]) -> tuple[str, ...]:
+    """The generator of sentences, at the rates of a load."""
+    return ("elastream.workloads.generator", "--load", json.dumps(load))
+
+
+def _generator_of(module: object, path: Path) -> tuple[str, ...] | None:
+    """`load` is what the generator of sentences writes; `generator` is another one, with its arguments."""
+    load: Mapping[str, Any] | None = getattr(module, "load", None)
+    given: Any = getattr(module, "generator", None)
+    if given is None:
+        return None if load is None else sentences_at(load)
+    if load is not None:
+        raise InvalidInput(f"{path}: either `load` or `generator` was expected, found both")
+    if isinstance(given, str) or not given or not all(isinstance(word, str) for word in given):
+        raise InvalidInput(f"{path}: generator: a module and its arguments, as strings, found {given!r}")
+    return tuple(given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +96,12 @@ class RunOptions:
     generate: bool
     channels: ChannelKind
     executors: ExecutorOptions = field(default_factory=ExecutorOptions)
+    nodes: WorkerNodes | None = None
+    """On which the instances of an operator are placed; without a cluster as the master the run starts one."""
 
     def __post_init__(self) -> None:
+        if self.nodes is not None and not (is_local(self.master) or self.master.startswith("spark://")):
+            raise InvalidInput(f"--nodes starts workers of a standalone cluster, found --master {self.master}")
         if self.executors.spare and is_local(self.master):
             raise InvalidInput(f"--spare-executors: {self.master} has no executors, only a cluster has")
 
@@ -93,57 +118,85 @@ def run(
 ) -> None:
     """Run until the time is up or someone stops it; afterwards it can be started again where it stopped."""
     options.folder.mkdir(parents=True, exist_ok=True)
-    on_phase("starting Spark")
-    spark = start_session(
-        file.pipeline.name,
-        master=options.master,
-        settings=_settings(file, options),
-        jars=options.channels.jars(),
-        log=options.folder / "spark.log",
-    )
-    clock = WallClock()
+    with _cluster(file, options, on_phase) as (master, workers):
+        on_phase("starting Spark")
+        spark = start_session(
+            file.pipeline.name,
+            master=master,
+            settings=_settings(file, options),
+            jars=options.channels.jars(),
+            log=options.folder / "spark.log",
+        )
+        clock = WallClock()
+        try:
+            with (
+                stopping_on_signals(clock),  # not before: Spark takes Ctrl-C for itself when it starts
+                _running(file, options, spark, workers, on_phase) as engine,
+                _generator(file, options, on_phase),
+                Store(options.folder / "manager.sqlite") as store,
+                RecordingWriter(options.folder / "recording.jsonl") as recording,
+            ):
+
+                def record_snapshot(snapshot: Snapshot) -> None:
+                    recording.snapshot(snapshot)
+                    on_snapshot(snapshot)
+
+                def record_event(event: Event) -> None:
+                    recording.write(event_to_json(event))
+                    on_event(event)
+
+                manager = Manager(
+                    engine=engine,
+                    policy=policy,
+                    knobs=knobs,
+                    clock=clock,
+                    store=store,
+                    on_snapshot=record_snapshot,
+                    on_event=record_event,
+                )
+                on_phase("running")
+                if engine.shortage is not None:
+                    record_event(Trouble(at_s=clock.now(), what=engine.shortage))
+                manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
+        except OSError as error:
+            raise ElastreamError(
+                f"{options.folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was "
+                "committed is lost: started again, it goes on where it stopped"
+            ) from error
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _cluster(
+    file: PipelineFile, options: RunOptions, on_phase: Callable[[str], None]
+) -> Iterator[tuple[str, OnWorkers | None]]:
+    """The master, and the workers that are ours to start: those of nodes, on a cluster that may be ours too."""
+    if options.nodes is None:
+        yield options.master, None
+        return
+    placed_operator(file.pipeline)  # before anything is started
+    on_phase(delays_text(options.nodes))
+    cluster = Cluster(ClusterOptions(folder=options.folder / "cluster", port=0, web_port=0))
     try:
-        with (
-            stopping_on_signals(clock),  # not before: Spark takes Ctrl-C for itself when it starts
-            _running(file, options, spark, on_phase) as engine,
-            _generator(file, options, on_phase),
-            Store(options.folder / "manager.sqlite") as store,
-            RecordingWriter(options.folder / "recording.jsonl") as recording,
-        ):
-
-            def record_snapshot(snapshot: Snapshot) -> None:
-                recording.snapshot(snapshot)
-                on_snapshot(snapshot)
-
-            def record_event(event: Event) -> None:
-                recording.write(event_to_json(event))
-                on_event(event)
-
-            manager = Manager(
-                engine=engine,
-                policy=policy,
-                knobs=knobs,
-                clock=clock,
-                store=store,
-                on_snapshot=record_snapshot,
-                on_event=record_event,
-            )
-            on_phase("running")
-            if engine.shortage is not None:
-                record_event(Trouble(at_s=clock.now(), what=engine.shortage))
-            manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
-    except OSError as error:
-        raise ElastreamError(
-            f"{options.folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was "
-            "committed is lost: started again, it goes on where it stopped"
-        ) from error
+        if is_local(options.master):
+            on_phase("starting a cluster on this machine")
+            cluster.start_master()
+        else:
+            cluster.daemons.make_folder()
+        master = cluster.master_url if is_local(options.master) else options.master
+        yield master, OnWorkers(nodes=options.nodes, daemons=cluster.daemons)
     finally:
-        spark.stop()
+        cluster.stop()
 
 
 @contextmanager
 def _running(
-    file: PipelineFile, options: RunOptions, spark: SparkSession, on_phase: Callable[[str], None]
+    file: PipelineFile,
+    options: RunOptions,
+    spark: SparkSession,
+    workers: OnWorkers | None,
+    on_phase: Callable[[str], None],
 ) -> Iterator[SparkEngine]:
     engine = SparkEngine(
         file.pipeline,
@@ -155,6 +208,7 @@ def _running(
         channel_bound=options.channel_bound,
         channels=options.channels,
         executors=options.executors,
+        on_nodes=workers,
         say=on_phase,
     )
     on_phase("starting the pipeline")
@@ -167,6 +221,8 @@ def _running(
 
 
 def _settings(file: PipelineFile, options: RunOptions) -> dict[str, str]:
+    if options.nodes is not None:
+        return session_settings(executors_on(options.nodes, file.pipeline, options.executors), slots=1)
     if is_local(options.master):
         return {}
     return session_settings(options.executors, slots=starting_slots(file.pipeline))
@@ -176,17 +232,17 @@ def _settings(file: PipelineFile, options: RunOptions) -> dict[str, str]:
 def _generator(file: PipelineFile, options: RunOptions, on_phase: Callable[[str], None]) -> Iterator[None]:
     """The load generator in a process of its own, where the file asks for one."""
     feeds = [step.name for step in file.pipeline.steps if step.kind is Kind.FEED]
-    if not (options.generate and file.load is not None and feeds):
+    if not (options.generate and file.generator is not None and feeds):
         yield
         return
-    command = [sys.executable, "-m", "elastream.workloads.generator"]
-    command += [str(options.folder / "channels" / feeds[0]), "--load", json.dumps(file.load)]
+    module, *arguments = file.generator
+    command = [sys.executable, "-m", module, str(options.folder / "channels" / feeds[0]), *arguments]
     # a session of its own: Ctrl-C in the terminal is for the run, which then ends the generator
     process = subprocess.Popen(command, start_new_session=True, env=dict(os.environ))
     try:
         yield
     finally:
-        if process.poll() is not None:
+        if process.poll() is not None and process.returncode != 0:
             on_phase(f"the load generator had ended by itself, with status {process.returncode}")
         process.terminate()
         try:

@@ -7,9 +7,10 @@ next batch has as many splits as it says, without a restart and without a pause.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.whole_files import write_json
 
 
@@ -19,6 +20,8 @@ class Control:
     most_records: int = 200
     """Of a batch, so that a backlog does not become one long batch. It begins small, as nobody knows yet what a
     record costs, and doubles while batches are short."""
+    fetches: Fetches = field(default_factory=Fetches)
+    """What its tasks wait for, where delays between nodes are emulated."""
 
 
 def write_control(path: Path, control: Control) -> None:
@@ -26,4 +29,5 @@ def write_control(path: Path, control: Control) -> None:
 
 
 def read_control(path: Path) -> Control:
-    return Control(**json.loads(path.read_text(encoding="utf-8")))
+    written = json.loads(path.read_text(encoding="utf-8"))
+    return Control(**{**written, "fetches": Fetches(**written.get("fetches", {}))})

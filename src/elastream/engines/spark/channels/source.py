@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from elastream.engines.spark.channels.control import read_control
+from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.channels.segments import Position, SegmentLog
 from elastream.engines.spark.channels.splits import Slice, splits
 
@@ -25,6 +26,7 @@ from elastream.engines.spark.channels.splits import Slice, splits
 @dataclass
 class Split(InputPartition):
     slices: list[Slice]
+    fetches: Fetches
 
 
 class ChannelReader(DataSourceStreamReader):
@@ -55,14 +57,16 @@ class ChannelReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = Position(**start), Position(**end)
-        parallelism = read_control(self._control).parallelism
-        return [Split(part) for part in splits(self._log.commits(first, last), first, last, parallelism)]
+        control = read_control(self._control)
+        parts = splits(self._log.commits(first, last), first, last, control.parallelism)
+        return [Split(part, control.fetches) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         expected = to_arrow_schema(self._schema, timezone="UTC")
         assert isinstance(partition, Split)
+        partition.fetches.wait(sum(part.last - part.first for part in partition.slices))
         for part in partition.slices:
             yield from self._read_slice(part, expected)
 

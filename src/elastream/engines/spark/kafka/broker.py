@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from elastream.engines.spark.kafka import with_parent
+from elastream.engines.spark import with_parent
 from elastream.engines.spark.kafka.jars import JarUse, jar_paths
+from elastream.engines.spark.ports import free_port
 from elastream.engines.spark.session import find_java
 from elastream.errors import ElastreamError
 
@@ -61,7 +62,7 @@ class Broker:
     def __init__(self, folder: Path, *, port: int | None = None) -> None:
         """On any port that is free where none is given; it keeps the port when it is started again."""
         self._folder = folder
-        self._port = port or _free_port()
+        self._port = port or free_port(HOST)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -154,7 +155,7 @@ class Broker:
             os.close(lock)
 
     def _write_properties(self) -> Path:
-        controller = _free_port()
+        controller = free_port(HOST)
         given = _PROPERTIES | {
             "listeners": f"BROKER://{self.servers},CONTROLLER://{HOST}:{controller}",
             "advertised.listeners": f"BROKER://{self.servers}",
@@ -182,13 +183,6 @@ class Broker:
             if time.monotonic() > deadline_s:
                 raise ElastreamError(f"the broker does not answer after {_START_TIMEOUT_S:g} s: {self.log_file}")
             time.sleep(_POLL_S)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _is_listening(port: int) -> bool:

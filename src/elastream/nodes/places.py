@@ -1,4 +1,4 @@
-"""Where the simulated instances run: which nodes there are now, who is on them, and where a new plan will run.
+"""Where instances run: which nodes there are now, who is on them, and where a new plan will run.
 
 A decision may name the nodes that it wants. Between plan and act a node may have gone; then another one is chosen
 in its place, as for a decision that names none. Where there are not enough nodes nothing is changed.
@@ -7,52 +7,68 @@ in its place, as for a decision that names none. Where there are not enough node
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from elastream.dataflow import Plan
-from elastream.engines.simulated.model import EngineModel
 from elastream.errors import ElastreamError
 from elastream.nodes.choice import resized
 from elastream.nodes.pool import NodePool
 
 Placement = Mapping[str, tuple[str, ...]]
+"""The nodes of each operator's instances, one for each."""
 
 
 class NoNodeLeftError(ElastreamError):
     """A plan needs more nodes than there are."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    placement: Placement
+    told: str = ""
+    """What had to be chosen again, in words."""
+    missing: int = 0
+    """Instances whose node is gone, with no other in its place."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Places:
-    def __init__(self, model: EngineModel) -> None:
-        self.pool: NodePool | None = model.nodes
-        self.placement: Placement = dict(model.initial_nodes)
-        if self.pool is not None:
-            self.placement, _ = self.for_plan(model.initial_plan, {})
+    pool: NodePool
+    placement: Placement
 
-    def set_node(self, name: str, *, available: bool) -> None:
-        if self.pool is None:
-            raise ElastreamError(f"{name!r}: this model has no nodes")
-        self.pool = self.pool.with_node(name, available=available)
-
-    def for_plan(self, plan: Plan, wanted: Placement) -> tuple[Placement, str]:
-        """The nodes of every operator under the plan, and what had to be chosen again, in words."""
-        if self.pool is None:
-            return {}, ""
+    def for_plan(self, plan: Mapping[str, int], wanted: Placement) -> Chosen:
+        """The nodes of every operator under the plan."""
         placement = dict(self.placement)
         # who gives nodes back goes first: others may need them
         order = sorted(plan, key=lambda name: plan[name] - len(placement.get(name, ())))
         told = []
         for name in order:
             if plan[name] != len(placement.get(name, ())):
-                others = [node for other, nodes in placement.items() if other != name for node in nodes]
+                others = _others(placement, name)
                 placement[name], gone = self._nodes(name, plan[name], wanted.get(name, ()), others)
                 if gone:
                     told.append(f"{name}: {', '.join(gone)} cannot be used any more, chosen again")
-        return placement, "; ".join(told)
+        return Chosen(placement=placement, told="; ".join(told))
+
+    def without_gone(self) -> Chosen:
+        """As many nodes for every operator, others in the place of those that are gone.
+
+        Where there is no other, the one that is gone keeps its place until it returns.
+        """
+        placement, told, missing = dict(self.placement), [], 0
+        for name, own in self.placement.items():
+            gone = [node for node in own if not self.pool[node].available]
+            if not gone:
+                continue
+            left = [node for node in own if self.pool[node].available]
+            found = resized(self.pool, left, len(own), taken=_others(placement, name))
+            placement[name] = (*found, *gone[len(found) - len(left) :])
+            told.append(_replaced_text(name, gone, found[len(left) :]))
+            missing += len(own) - len(found)
+        return Chosen(placement=placement, told="; ".join(told), missing=missing)
 
     def _nodes(
         self, name: str, count: int, wanted: tuple[str, ...], others: list[str]
     ) -> tuple[tuple[str, ...], list[str]]:
-        assert self.pool is not None  # or nobody asks
         own = self.placement.get(name, ())
         start, gone = (self._usable(wanted, own, others)) if len(wanted) == count else (own, [])
         found = resized(self.pool, start, count, taken=others)
@@ -66,7 +82,6 @@ class Places:
         self, wanted: tuple[str, ...], own: tuple[str, ...], others: list[str]
     ) -> tuple[tuple[str, ...], list[str]]:
         """Of the wanted nodes those that it has already or that are free, and the rest."""
-        assert self.pool is not None  # or nobody asks
         kept: list[str] = []
         gone = []
         for node in wanted:
@@ -77,3 +92,15 @@ class Places:
             else:
                 gone.append(node)
         return tuple(kept), gone
+
+
+def _others(placement: Placement, name: str) -> list[str]:
+    return [node for other, nodes in placement.items() if other != name for node in nodes]
+
+
+def _replaced_text(name: str, gone: list[str], joining: tuple[str, ...]) -> str:
+    text = f"{name}: {', '.join(gone)} is gone"
+    if joining:
+        text += f", {', '.join(joining)} in its place"
+    missing = len(gone) - len(joining)
+    return text if not missing else f"{text}, and no other node is left: it has {missing} fewer until one returns"

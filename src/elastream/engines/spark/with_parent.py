@@ -2,12 +2,14 @@
 
     python with_parent.py COMMAND...
 
-A JVM does not notice that nobody needs it any more; this process does, when its input ends.
+A JVM does not notice that nobody needs it any more; this process does, when its input ends. Its status is that of
+the command, as in a shell: 128 and the number of the signal that ended it.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +19,8 @@ _STOP_TIMEOUT_S = 5.0  # a kill loses nothing either
 
 def main(command: list[str]) -> None:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    threading.Thread(target=lambda: os._exit(process.wait()), daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    threading.Thread(target=lambda: os._exit(_status(process.wait())), daemon=True).start()
     sys.stdin.buffer.read()
     process.terminate()
     try:
@@ -25,6 +28,10 @@ def main(command: list[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _status(code: int) -> int:
+    return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,243 @@
+"""Executors on chosen nodes: a node is a worker of a standalone cluster, with one executor on it.
+
+Choosing a node starts the worker on it, and Spark's master, which has nowhere else to put it, starts an executor
+there. A node that leaves is decommissioned: its executor takes no more tasks, finishes those that it has and goes,
+and then the worker is stopped. Nothing of this restarts a query.
+
+Which executor runs on which node is read back from Spark, by the host that each tells. Spark spreads the tasks of
+every operator over all executors, so only one operator can be placed; what runs beside it (sources, sinks, fixed
+operators) finds cores of its own on every node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from elastream.engines.spark.allocation import Executors
+from elastream.engines.spark.channels.emulated_delays import Fetches
+from elastream.engines.spark.daemons import Daemons
+from elastream.engines.spark.executors import ExecutorOptions
+from elastream.engines.spark.pipeline import Kind, Pipeline
+from elastream.engines.spark.rest import RestApi
+from elastream.errors import ElastreamError, InvalidInput
+from elastream.nodes import NodePool
+from elastream.nodes.files import WorkerNodes
+from elastream.nodes.places import NoNodeLeftError, Placement, Places
+from elastream.nodes.roster import Roster, round_trips_s
+
+_JOIN_TIMEOUT_S = 120.0
+_POLL_S = 0.2
+
+
+def placed_operator(pipeline: Pipeline) -> str:
+    """The one operator whose instances are placed on nodes."""
+    found = [step.name for step in pipeline.steps if step.kind is Kind.OPERATOR and not step.fixed]
+    if len(found) != 1:
+        raise InvalidInput(
+            f"--nodes places the instances of one operator, and {pipeline.name!r} has {len(found)} that can be "
+            f"scaled ({', '.join(found) or 'none'}): Spark runs the tasks of all of them on every node, so make "
+            "the others fixed"
+        )
+    return found[0]
+
+
+def delays_text(nodes: WorkerNodes) -> str:
+    """Whether the delays between the nodes are real."""
+    if nodes.records_per_fetch:
+        wait = f"a task waits a round trip to the farthest node for every {nodes.records_per_fetch} records"
+        return f"the delays between nodes are emulated: {wait}"
+    return "the delays between nodes are taken to be real: nothing is emulated"
+
+
+def executors_on(nodes: WorkerNodes, pipeline: Pipeline, options: ExecutorOptions) -> ExecutorOptions:
+    """What an executor is: the slots of its node, and a core for each of the tasks that run beside them."""
+    placed = placed_operator(pipeline)
+    beside = sum(step.parallelism for step in pipeline.steps if step.kind is not Kind.FEED and step.name != placed)
+    return replace(options, cores=nodes.slots + beside, spare=0, least=1, most=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnWorkers:
+    """Nodes whose workers are started and stopped, and who keeps their processes."""
+
+    nodes: WorkerNodes
+    daemons: Daemons
+
+
+class OnNodes:
+    def __init__(
+        self, spark: SparkSession, api: RestApi, pipeline: Pipeline, options: ExecutorOptions, workers: OnWorkers
+    ) -> None:
+        self._options = executors_on(workers.nodes, pipeline, options)
+        self._executors = Executors(spark, api, self._options)
+        self._master = str(spark.sparkContext.master)
+        self._nodes = workers.nodes
+        self._daemons = workers.daemons
+        self._operator = placed_operator(pipeline)
+        self._roster = Roster(pool=self._nodes.pool)
+        self._placement: Placement = {self._operator: ()}
+        self._next: Placement = self._placement
+        """Of the action under way; where there is none, the one in force."""
+
+    # The allocation
+
+    def choose(self, plan: Mapping[str, int], wanted: Placement) -> str:
+        """Where the instances of this plan will run; what had to be chosen again, in words."""
+        chosen = self._places(self._placement).for_plan({self._operator: plan[self._operator]}, wanted)
+        self._next = chosen.placement
+        return chosen.told
+
+    def begin(self, slots: int) -> str | None:
+        """Take over from Spark, and start the first workers."""
+        self._executors.take_over()
+        told = self.make_room(slots)
+        self._check_hosts()
+        self._placement = self._next
+        return told
+
+    def make_room(self, slots: int) -> str | None:
+        """Start the workers of the chosen nodes. Another is chosen for one that does not come; where there is no
+        other, nothing is changed."""
+        told = []
+        while joining := self._roster.to_start(self._next):
+            failed = self._join(joining)
+            told += failed
+            chosen = self._places(self._next).without_gone()
+            told.append(chosen.told)
+            if chosen.missing:
+                self._next = self._placement
+                self.release(slots, dict)
+                raise NoNodeLeftError(f"no node is left: {'; '.join(filter(None, told))}")
+            self._next = chosen.placement
+        return "; ".join(filter(None, told)) or None
+
+    def release(self, slots: int, state_tasks: Callable[[], Mapping[str, int]]) -> str | None:
+        """Let the nodes go that no instance needs any more."""
+        self._placement = self._next
+        leaving = self._roster.to_stop(self._placement)
+        if leaving:
+            try:
+                self._executors.request(len(self._roster.up) - len(leaving))  # first, or others would replace them
+                self._executors.decommission_hosts([self._nodes.hosts[node] for node in leaving])
+            except ElastreamError as error:  # the operators have their new size, so the action has not failed
+                return f"nodes that are too many stay for now: {error}"
+        for node in leaving:
+            self._roster = self._roster.stopping(node)
+        return f"{self._where()}; {', '.join(leaving)} to leave" if leaving else self._where()
+
+    def tend(self) -> list[str]:
+        """Stop workers that have finished and replace nodes that are gone; what spoils a measurement, in words."""
+        on = self._executors_on()
+        for node in sorted(self._roster.leaving):
+            if node not in on or not self._is_alive(node):
+                self._daemons.stop([_worker(node)])
+                self._roster = self._roster.stopped(node)
+        told = [self._lost(node) for node in sorted(self._roster.up) if not self._is_alive(node)]
+        chosen = self._places(self._placement).without_gone()
+        self._next = chosen.placement
+        pool = self._roster.at(time.monotonic())
+        joining = [node for node in self._roster.to_start(self._next) if pool[node].available]
+        if joining:
+            told += [chosen.told, *self._join(joining)]
+        elif told:
+            told.append(chosen.told)
+        self._placement = self._next
+        return list(filter(None, told)) or [f"{node}: its executor is not there" for node in self._up_without(on)]
+
+    def nodes(self) -> tuple[NodePool | None, Placement]:
+        return self._roster.at(time.monotonic()), self._placement
+
+    def fetches(self) -> Mapping[str, Fetches]:
+        """What the tasks of the operator wait for, where delays are emulated."""
+        records = self._nodes.records_per_fetch
+        trips = round_trips_s(self._nodes.pool, self._placement[self._operator]) if records else {}
+        return {self._operator: Fetches(records=records, round_trips_s=trips)}
+
+    # Workers
+
+    def _places(self, placement: Placement) -> Places:
+        return Places(pool=self._roster.at(time.monotonic()), placement=placement)
+
+    def _join(self, nodes: Sequence[str]) -> list[str]:
+        """Start workers, and return when an executor is up on each; what became of those that did not come."""
+        for node in nodes:
+            self._start(node)
+        self._executors.request(len(self._roster.up) + len(nodes))
+        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
+        missing, told = set(nodes), []
+        while missing:
+            on = self._executors_on()
+            for node in sorted(missing):
+                if node in on:
+                    self._roster = self._roster.started(node)
+                elif not self._is_alive(node) or time.monotonic() > deadline_s:
+                    told.append(self._lost(node))
+                else:
+                    continue
+                missing.remove(node)
+            time.sleep(_POLL_S if missing else 0.0)
+        return told
+
+    def _start(self, node: str) -> None:
+        of_worker = {"master": self._master, "cores": self._options.cores, "memory": self._options.memory}
+        command = self._nodes.command(node, **of_worker)
+        if command is not None:
+            self._daemons.start_command(_worker(node), command, node=node)
+            return
+        self._daemons.start_worker(
+            _worker(node),
+            master=self._master,
+            host=self._nodes.hosts[node],
+            cores=self._options.cores,
+            memory=self._options.memory,
+            node=node,
+        )
+
+    def _lost(self, node: str) -> str:
+        """It is left alone for a while; why, in words."""
+        alive = self._is_alive(node)
+        why = f"no executor came up on {node}" if alive else self._daemons.how_ended(_worker(node))
+        self._roster = self._roster.lost(node, time.monotonic())
+        # first, or the master would try again and again on a worker that ends, and give the application up
+        self._executors.request(len(self._roster.up))
+        self._daemons.stop([_worker(node)])
+        return why
+
+    def _is_alive(self, node: str) -> bool:
+        return self._daemons.is_alive(_worker(node))
+
+    # Read back from Spark
+
+    def _executors_on(self) -> dict[str, list[str]]:
+        """Of each node with executors which they are, by the hosts that Spark knows."""
+        node_of = {host: node for node, host in self._nodes.hosts.items()}
+        found: dict[str, list[str]] = {}
+        for executor, host in self._executors.hosts().items():
+            found.setdefault(node_of.get(host, host), []).append(executor)
+        return found
+
+    def _up_without(self, on: Mapping[str, Sequence[str]]) -> list[str]:
+        return [node for node in sorted(self._roster.up) if node not in on]
+
+    def _where(self) -> str:
+        on = self._executors_on()
+        nodes = dict.fromkeys(self._placement[self._operator])
+        return f"{self._operator} on " + ", ".join(
+            f"{node} (executor {', '.join(on.get(node, ['none yet']))})" for node in nodes
+        )
+
+    def _check_hosts(self) -> None:
+        unknown = [name for name in self._executors_on() if name not in self._nodes.pool]
+        if unknown:
+            raise ElastreamError(
+                f"{self._master}: an executor runs on {unknown[0]}, which is no host of the file of nodes; the "
+                "cluster must have no other workers than those that this run starts"
+            )
+
+
+def _worker(node: str) -> str:
+    return f"worker {node}"

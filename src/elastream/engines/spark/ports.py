@@ -1,0 +1,28 @@
+"""Ports of this machine for the processes that are started on it."""
+
+from __future__ import annotations
+
+import socket
+
+from elastream.errors import ElastreamError, InvalidInput
+
+
+def free_port(host: str) -> int:
+    """Some port that nobody listens on now."""
+    return checked_port(host, 0, "a port")
+
+
+def checked_port(host: str, port: int, option: str) -> int:
+    """The port, or for 0 one that is free; refused if someone has it, where Spark would quietly take the next."""
+    if not 0 <= port <= 65535:
+        raise InvalidInput(f"{option} must be from 0 to 65535, found {port}")
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ElastreamError(
+                f"port {port} of {host} cannot be used ({error.strerror}): choose another with {option}, "
+                "or 0 for any that is free"
+            ) from None
+        return int(probe.getsockname()[1])
