@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter
 
@@ -103,6 +103,8 @@ class Trouble:
 
 
 Event = Ignored | Proposed | Held | Decided | Acted | Judged | PhaseChanged | Renewed | Trouble
+
+EVENT_KINDS: frozenset[str] = frozenset(kind.event for kind in get_args(Event))
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 

@@ -49,9 +49,10 @@ class History:
             self._dataflow = snapshot.dataflow
             graph = showing.graph_view(self._pipeline, snapshot.dataflow)
         self._window = window
+        self._live = True
         self._points = thinned([*self._points, point_of(window)], _MOST_POINTS)
         self._cost = cost_with(self._cost, window)
-        return views.Update(id=self._next_id(), graph=graph, window=window, cost=self._cost)
+        return views.Update(id=self._next_id(), graph=graph, window=window, cost=self._cost, live=True)
 
     def add_event(self, event: Event) -> views.Update:
         identity = self._next_id()
@@ -76,8 +77,17 @@ class History:
 
     # What is shown
 
+    @property
+    def id(self) -> str:
+        """Of the newest update."""
+        return f"{self._epoch}-{self._count}"
+
     def graph(self) -> views.GraphView | None:
         return None if self._dataflow is None else showing.graph_view(self._pipeline, self._dataflow)
+
+    @property
+    def live(self) -> bool:
+        return self._live
 
     @property
     def window(self) -> views.WindowView | None:
@@ -103,7 +113,7 @@ class History:
 
     def view(self) -> views.RunView:
         return views.RunView(
-            id=self._id(),
+            id=self.id,
             live=self._live,
             graph=self.graph(),
             window=self._window,
@@ -151,10 +161,7 @@ class History:
 
     def _next_id(self) -> str:
         self._count += 1
-        return self._id()
-
-    def _id(self) -> str:
-        return f"{self._epoch}-{self._count}"
+        return self.id
 
 
 NO_COST = views.CostView(span_s=0.0, instance_s=0.0, static_peak_instance_s=0.0, peak={}, saved_share=None)
