@@ -20,7 +20,7 @@ from elastream.monitor import Snapshot
 from elastream.settings import counts_of, pairs_of, policy_and_knobs, with_rules
 from elastream.settings import duration as duration_of
 
-_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble")
+_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble", "steered")
 
 
 def run(

@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from elastream import __version__
 from elastream.web import problems, views
+from elastream.web.actions import Acting, action_routes
 from elastream.web.api import reading_routes, stream_routes
 from elastream.web.feed import Feed
 from elastream.web.guard import Guard
@@ -26,7 +27,9 @@ _LATE_LEAST_S = 60.0
 _PAGE = StaticFiles(directory=Path(__file__).parent / "page", html=True)
 
 
-def build_app(feed: Feed, configuration: views.ConfigurationView, *, hosts: frozenset[str]) -> FastAPI:
+def build_app(
+    feed: Feed, configuration: views.ConfigurationView, *, hosts: frozenset[str], acting: Acting | None = None
+) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
@@ -42,9 +45,11 @@ def build_app(feed: Feed, configuration: views.ConfigurationView, *, hosts: froz
         redirect_slashes=False,
         lifespan=lifespan,
     )
+    app.state.acting = acting
     problems.install(app)
     app.include_router(reading_routes(feed, configuration), prefix=API)
     app.include_router(stream_routes(feed), prefix=API)
+    app.include_router(action_routes(feed), prefix=API)
     _add_probes(app, feed, configuration)
     _add_page(app)
     app.add_middleware(GZipMiddleware, minimum_size=1_000)

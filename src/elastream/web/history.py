@@ -9,9 +9,10 @@ One writer adds, in the order in which things happened; what it gets back is wha
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from elastream.dataflow import Dataflow
-from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed
+from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed, Steered
 from elastream.monitor import Snapshot
 from elastream.web import showing, views
 from elastream.web.points import Point, columns, point_of, thinned
@@ -24,8 +25,9 @@ _ROUTINE = ("ignored", "held")  # they must not push out what tells of something
 
 
 class History:
-    def __init__(self, pipeline: str, *, live: bool = True, epoch: str = "0") -> None:
+    def __init__(self, pipeline: str, *, live: bool = True, dry_run: bool = False, epoch: str = "0") -> None:
         self._pipeline = pipeline
+        self._dry_run = dry_run
         self._live = live
         self._epoch = epoch
         """Tells the updates of this history from those of another that was served at the same address before."""
@@ -38,7 +40,7 @@ class History:
         self._telling: deque[views.EventView] = deque(maxlen=_MOST_EVENTS)
         self._routine: deque[views.EventView] = deque(maxlen=_MOST_ROUTINE)
         self._cost = NO_COST
-        self._manager = views.ManagerView(phase=None, paused=False, dry_run=False, bounds={})
+        self._manager = views.ManagerView(phase=None, paused=False, dry_run=dry_run, bounds={})
 
     # What happens
 
@@ -154,9 +156,21 @@ class History:
         )
 
     def _managed(self, event: Event) -> views.ManagerView | None:
-        if not isinstance(event, PhaseChanged):
-            return None
-        self._manager = self._manager.model_copy(update={"phase": str(event.after)})
+        match event:
+            case PhaseChanged(after=after):
+                changes: dict[str, Any] = {"phase": str(after)}
+            case Steered(controls=controls):
+                changes = {
+                    "paused": controls.paused,
+                    "dry_run": self._dry_run if controls.dry_run is None else controls.dry_run,
+                    "bounds": {
+                        name: views.BoundsView(least=bounds.least, most=bounds.most)
+                        for name, bounds in controls.bounds.items()
+                    },
+                }
+            case _:
+                return None
+        self._manager = self._manager.model_copy(update=changes)
         return self._manager
 
     def _next_id(self) -> str:

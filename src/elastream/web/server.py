@@ -17,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from elastream.errors import ElastreamError
 from elastream.web import views
+from elastream.web.actions import Acting
 from elastream.web.app import build_app
 from elastream.web.feed import Feed
 from elastream.web.guard import own_hosts
@@ -48,7 +49,14 @@ class Address:
 class Server:
     """`with Server(...) as server:` serves the feed, at `server.url`, until the block ends."""
 
-    def __init__(self, feed: Feed, configuration: views.ConfigurationView, address: Address) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        configuration: views.ConfigurationView,
+        address: Address,
+        *,
+        acting: Acting | None = None,
+    ) -> None:
         self._feed = feed
         self._socket = _listening(address)
         self.port: int = self._socket.getsockname()[1]
@@ -56,7 +64,7 @@ class Server:
         """Whether the port that was asked for is in use by someone else."""
         self.url = f"http://{f'[{address.host}]' if ':' in address.host else address.host}:{self.port}/"
         hosts = own_hosts(address.host, self.port, address.names)
-        self.app: FastAPI = build_app(feed, configuration, hosts=hosts)
+        self.app: FastAPI = build_app(feed, configuration, hosts=hosts, acting=acting)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self.app,

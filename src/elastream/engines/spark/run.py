@@ -178,7 +178,7 @@ def _stopping_on_signals(clock: WallClock) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the run after the batches under way, not in the middle of one."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
-        signal.signal(number, lambda *_: clock.stopped.set())
+        signal.signal(number, lambda *_: clock.stop())
     try:
         yield
     finally:
