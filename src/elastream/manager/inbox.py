@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import queue
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from elastream.errors import ElastreamError
 from elastream.manager.events import Steered
 from elastream.manager.requests import Request
 
@@ -25,27 +26,44 @@ class Letter:
 
 class Inbox:
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._letters: queue.Queue[Letter] = queue.Queue(_MOST_WAITING)
-        self._wake = wake
+        self._letters: list[Letter] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self.wake = wake
+        """Has the manager look around before its interval is over."""
 
     def ask(self, request: Request) -> Future[Steered]:
         """From any thread; the answer comes when the request was checked and saved, before an action begins."""
         letter = Letter(request=request)
-        try:
-            self._letters.put_nowait(letter)
-        except queue.Full:
-            raise InboxFull from None
-        self._wake()
+        with self._lock:
+            if len(self._letters) >= _MOST_WAITING:
+                raise InboxFull
+            if not self._closed:
+                self._letters.append(letter)
+        if self._closed:
+            _return_to_sender(letter)
+        self.wake()
         return letter.answer
 
-    def wake(self) -> None:
-        """Have the manager look around before its interval is over."""
-        self._wake()
-
     def letters(self) -> Iterator[Letter]:
-        """What is there now, the oldest first."""
+        """What was asked, the oldest first, until there is no more."""
         while True:
-            try:
-                yield self._letters.get_nowait()
-            except queue.Empty:
-                return
+            with self._lock:
+                if not self._letters:
+                    return
+                letter = self._letters.pop(0)
+            if letter.answer.set_running_or_notify_cancel():
+                yield letter
+
+    def close(self) -> None:
+        """Nobody will look any more."""
+        with self._lock:
+            self._closed = True
+            left, self._letters = self._letters, []
+        for letter in left:
+            _return_to_sender(letter)
+
+
+def _return_to_sender(letter: Letter) -> None:
+    if not letter.answer.done():
+        letter.answer.set_exception(ElastreamError("the run has ended"))

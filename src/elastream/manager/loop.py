@@ -80,6 +80,13 @@ class Manager:
         self._apply(self._found())
 
     def run(self, *, until_s: float, stopped: Callable[[], bool] = lambda: False) -> None:
+        try:
+            self._run(until_s, stopped)
+        finally:
+            if self.inbox is not None:
+                self.inbox.close()
+
+    def _run(self, until_s: float, stopped: Callable[[], bool]) -> None:
         self.start()
         while not stopped() and self.clock.now() < until_s:
             left_s = until_s - self.clock.now()

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 from fastapi import Request as HttpRequest
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from elastream.dataflow.graph import MOST_INSTANCES
 from elastream.errors import ElastreamError
@@ -43,26 +43,32 @@ class Acting:
     rules: RulesFile | None = None
 
 
-class DryRunBody(View):
+class Body(View):
+    """What is sent: a text is no number, and no word but true and false is one of them."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class DryRunBody(Body):
     on: bool
 
 
-class BoundsBody(View):
+class BoundsBody(Body):
     operator: str
     least: Instances | None = Field(default=None, description="null leaves it to the operator's own")
     most: Instances | None = Field(default=None, description="null leaves it to the operator's own")
 
 
-class ScaleBody(View):
+class ScaleBody(Body):
     parallelism: Mapping[str, Instances] = Field(min_length=1, description="operators, with their instances")
 
 
-class RulesBody(View):
+class RulesBody(Body):
     text: str = Field(max_length=_MOST_TEXT, description="the rules, in YAML")
     version: str | None = Field(default=None, description="of the rules that were edited; another is refused")
 
 
-class CheckBody(View):
+class CheckBody(Body):
     text: str = Field(max_length=_MOST_TEXT, description="the rules, in YAML")
 
 

@@ -19,6 +19,7 @@ from elastream.web.actions import Acting, action_routes
 from elastream.web.api import reading_routes, stream_routes
 from elastream.web.feed import Feed
 from elastream.web.guard import Guard
+from elastream.web.metrics import add_metrics
 from elastream.web.problems import Problem, ProblemError
 
 API = "/api/v1"
@@ -51,6 +52,7 @@ def build_app(
     app.include_router(stream_routes(feed), prefix=API)
     app.include_router(action_routes(feed), prefix=API)
     _add_probes(app, feed, configuration)
+    add_metrics(app, feed, configuration.pipeline)
     _add_page(app)
     app.add_middleware(GZipMiddleware, minimum_size=1_000)
     app.add_middleware(Guard, hosts=hosts)

@@ -16,6 +16,7 @@ from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged
 from elastream.monitor import Snapshot
 from elastream.web import showing, views
 from elastream.web.points import Point, columns, point_of, thinned
+from elastream.web.totals import Totals
 
 _MOST_POINTS = 480
 _MOST_DECISIONS = 200
@@ -40,6 +41,7 @@ class History:
         self._telling: deque[views.EventView] = deque(maxlen=_MOST_EVENTS)
         self._routine: deque[views.EventView] = deque(maxlen=_MOST_ROUTINE)
         self._cost = NO_COST
+        self.totals = Totals()
         self._manager = views.ManagerView(phase=None, paused=False, dry_run=dry_run, bounds={})
 
     # What happens
@@ -54,10 +56,12 @@ class History:
         self._live = True
         self._points = thinned([*self._points, point_of(window)], _MOST_POINTS)
         self._cost = cost_with(self._cost, window)
+        self.totals.add_window(window)
         return views.Update(id=self._next_id(), graph=graph, window=window, cost=self._cost, live=True)
 
     def add_event(self, event: Event) -> views.Update:
         identity = self._next_id()
+        self.totals.add_event(event)
         if isinstance(event, Proposed):  # one for each window: the newest is enough
             self._proposal = showing.proposal_view(event)
             return views.Update(id=identity, proposal=self._proposal)
