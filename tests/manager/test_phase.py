@@ -42,15 +42,15 @@ class TestTable:
         told = PhaseChanged(at_s=1.0, before=phase, after=after, why=str(trigger))
         assert moved.events == (() if phase is after else (told,))
 
-    def test_an_action_begins_only_where_something_was_decided_and_ends_in_a_warm_up(self) -> None:
+    def test_an_action_begins_only_where_it_was_decided_or_asked_for_and_ends_in_a_warm_up(self) -> None:
         begun_by = {t for (before, t), after in TRANSITIONS.items() if after is Phase.RESCALING is not before}
-        assert begun_by == {Trigger.DECIDED}
+        assert begun_by == {Trigger.DECIDED, Trigger.ASKED_FOR}
         ended = {after for (before, _), after in TRANSITIONS.items() if before is Phase.RESCALING}
         assert ended == {Phase.RESCALING, Phase.WARMING_UP}
 
-    def test_only_a_changed_load_ends_giving_up(self) -> None:
+    def test_only_a_changed_load_or_a_person_ends_giving_up(self) -> None:
         ends = {t for (before, t), after in TRANSITIONS.items() if before is Phase.GIVEN_UP is not after}
-        assert ends == {Trigger.LOAD_CHANGED}
+        assert ends == {Trigger.LOAD_CHANGED, Trigger.ASKED_FOR}
 
     def test_every_phase_can_be_reached_from_the_first(self) -> None:
         assert reachable(Phase.WARMING_UP) == set(Phase)

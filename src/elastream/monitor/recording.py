@@ -88,7 +88,7 @@ def read_recording(path: Path, *, ignore_cut_off: bool = False) -> Recording:
     events = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            found = _line(line, f"{path}: line {number}")
+            found = read_line(line, f"{path}: line {number}")
             if isinstance(found, Snapshot):
                 _check_order(snapshots, found, number, path)
                 snapshots.append((number, found))
@@ -99,7 +99,8 @@ def read_recording(path: Path, *, ignore_cut_off: bool = False) -> Recording:
     return Recording(snapshots=tuple(snapshot for _, snapshot in snapshots), events=tuple(events))
 
 
-def _line(line: str, place: str) -> Snapshot | Mapping[str, Any]:
+def read_line(line: str, place: str) -> Snapshot | Mapping[str, Any]:
+    """A snapshot, or an event as it was written."""
     data = read_json(line, place)
     if not isinstance(data, dict):
         raise InvalidInput(f"{place}: a JSON object was expected, found {type(data).__name__}")

@@ -1,0 +1,202 @@
+"""What is kept of a run to be shown: bounded, whatever the run's length.
+
+Windows are kept as points, of which old ones are merged. Of decisions and events the newest are kept, and those
+that may come with every window apart from those that tell of something.
+
+One writer adds, in the order in which things happened; what it gets back is what viewers need to follow.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from elastream.dataflow import Dataflow
+from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed, Steered
+from elastream.monitor import Snapshot
+from elastream.web import showing, views
+from elastream.web.points import Point, columns, point_of, thinned
+from elastream.web.totals import Totals
+
+_MOST_POINTS = 480
+_MOST_DECISIONS = 200
+_MOST_EVENTS = 500
+_MOST_ROUTINE = 50
+_ROUTINE = ("ignored", "held")  # they must not push out what tells of something
+
+
+class History:
+    def __init__(self, pipeline: str, *, live: bool = True, dry_run: bool = False, epoch: str = "0") -> None:
+        self._pipeline = pipeline
+        self._dry_run = dry_run
+        self._live = live
+        self._epoch = epoch
+        """Tells the updates of this history from those of another that was served at the same address before."""
+        self._count = 0
+        self._dataflow: Dataflow | None = None
+        self._window: views.WindowView | None = None
+        self._points: list[Point] = []
+        self._proposal: views.ProposalView | None = None
+        self._decisions: dict[int, views.DecisionView] = {}
+        self._telling: deque[views.EventView] = deque(maxlen=_MOST_EVENTS)
+        self._routine: deque[views.EventView] = deque(maxlen=_MOST_ROUTINE)
+        self._cost = NO_COST
+        self.totals = Totals()
+        self._manager = views.ManagerView(phase=None, paused=False, dry_run=dry_run, bounds={})
+
+    # What happens
+
+    def add_snapshot(self, snapshot: Snapshot) -> views.Update:
+        window = showing.window_view(snapshot)
+        graph = None
+        if snapshot.dataflow != self._dataflow:
+            self._dataflow = snapshot.dataflow
+            graph = showing.graph_view(self._pipeline, snapshot.dataflow)
+        self._window = window
+        self._live = True
+        self._points = thinned([*self._points, point_of(window)], _MOST_POINTS)
+        self._cost = cost_with(self._cost, window)
+        self.totals.add_window(window)
+        return views.Update(id=self._next_id(), graph=graph, window=window, cost=self._cost, live=True)
+
+    def add_event(self, event: Event) -> views.Update:
+        identity = self._next_id()
+        self.totals.add_event(event)
+        if isinstance(event, Proposed):  # one for each window: the newest is enough
+            self._proposal = showing.proposal_view(event)
+            return views.Update(id=identity, proposal=self._proposal)
+        decision = self._decided(event)
+        view = views.EventView(
+            id=self._count,
+            at_s=event.at_s,
+            kind=event.event,
+            text=showing.event_text(event),
+            decision=None if decision is None else decision.id,
+        )
+        (self._routine if event.event in _ROUTINE else self._telling).append(view)
+        return views.Update(id=identity, event=view, decision=decision, manager=self._managed(event))
+
+    def end(self) -> views.Update:
+        """Nothing more will come."""
+        self._live = False
+        return views.Update(id=self._next_id(), live=False)
+
+    # What is shown
+
+    @property
+    def id(self) -> str:
+        """Of the newest update."""
+        return f"{self._epoch}-{self._count}"
+
+    def graph(self) -> views.GraphView | None:
+        return None if self._dataflow is None else showing.graph_view(self._pipeline, self._dataflow)
+
+    @property
+    def live(self) -> bool:
+        return self._live
+
+    @property
+    def window(self) -> views.WindowView | None:
+        return self._window
+
+    @property
+    def cost(self) -> views.CostView:
+        return self._cost
+
+    @property
+    def manager(self) -> views.ManagerView:
+        return self._manager
+
+    def decisions(self) -> tuple[views.DecisionView, ...]:
+        return tuple(self._decisions.values())
+
+    def events(self) -> tuple[views.EventView, ...]:
+        return tuple(sorted((*self._telling, *self._routine), key=lambda event: event.id))
+
+    def columns(self) -> views.HistoryView:
+        flow = self._dataflow
+        return columns(self._points, flow.sources if flow else (), flow.scalable if flow else ())
+
+    def view(self) -> views.RunView:
+        return views.RunView(
+            id=self.id,
+            live=self._live,
+            graph=self.graph(),
+            window=self._window,
+            history=self.columns(),
+            proposal=self._proposal,
+            decisions=self.decisions(),
+            events=self.events(),
+            cost=self._cost,
+            manager=self._manager,
+        )
+
+    # What events tell of decisions and of the manager
+
+    def _decided(self, event: Event) -> views.DecisionView | None:
+        match event:
+            case Decided():
+                decision = showing.decision_view(event, self._count)
+            case Acted(number=number) if (found := self._numbered(number)) is not None:
+                decision = showing.acted_upon(found, event)
+            case Judged(number=number) if (found := self._numbered(number)) is not None:
+                decision = showing.judged(found, event)
+            case _:
+                return None
+        self._decisions[decision.id] = decision
+        if len(self._decisions) > _MOST_DECISIONS:
+            del self._decisions[next(iter(self._decisions))]
+        return decision
+
+    def _numbered(self, number: int) -> views.DecisionView | None:
+        """The newest with this number that was carried out: rehearsals do not count, so they share numbers."""
+        return next(
+            (
+                decision
+                for decision in reversed(self._decisions.values())
+                if decision.number == number and decision.outcome is not views.Outcome.REHEARSED
+            ),
+            None,
+        )
+
+    def _managed(self, event: Event) -> views.ManagerView | None:
+        match event:
+            case PhaseChanged(after=after):
+                changes: dict[str, Any] = {"phase": str(after)}
+            case Steered(controls=controls):
+                changes = {
+                    "paused": controls.paused,
+                    "dry_run": self._dry_run if controls.dry_run is None else controls.dry_run,
+                    "bounds": {
+                        name: views.BoundsView(least=bounds.least, most=bounds.most)
+                        for name, bounds in controls.bounds.items()
+                    },
+                }
+            case _:
+                return None
+        self._manager = self._manager.model_copy(update=changes)
+        return self._manager
+
+    def _next_id(self) -> str:
+        self._count += 1
+        return self.id
+
+
+NO_COST = views.CostView(span_s=0.0, instance_s=0.0, static_peak_instance_s=0.0, peak={}, saved_share=None)
+
+
+def cost_with(cost: views.CostView, window: views.WindowView) -> views.CostView:
+    """One more window. The static peak is each operator at the most that it has had, for all of the time."""
+    running = {op.name: op.parallelism for op in window.operators if op.parallelism is not None}
+    names = {**cost.peak, **running}
+    peak = {name: max(cost.peak.get(name, 0), running.get(name, 0)) for name in names}
+    span_s = cost.span_s + window.window_s
+    instance_s = cost.instance_s + sum(running.values()) * window.window_s
+    static_s = sum(peak.values()) * span_s
+    return views.CostView(
+        span_s=span_s,
+        instance_s=instance_s,
+        static_peak_instance_s=static_s,
+        peak=peak,
+        saved_share=1 - instance_s / static_s if static_s > 0 else None,
+    )
