@@ -118,7 +118,8 @@ def master(
     if as_json:
         _print_line({"event": "ended", **counts})
     else:
-        out.print("ended: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()))
+        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
+        out.print(f"ended: {told}", soft_wrap=True)
 
 
 def _live_watcher(live: LiveMaster) -> Watcher:
