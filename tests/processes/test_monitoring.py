@@ -97,7 +97,7 @@ class Scene:
     def master(self, port: int = 0) -> tuple[subprocess.Popen[str], int]:
         process = self.starts(
             "master", "--rules", "rules.yaml", "--engine", "engine:Sizes", "--interval", "300 ms",
-            "--port", str(port), "--folder", "state",
+            "--port", str(port), "--folder", "state", "--record",
         )  # fmt: skip
         return process, int(says(process, lambda line: line["event"] == "listening")["port"])
 
