@@ -11,6 +11,7 @@ frames cost without any metric in them.
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 import tempfile
@@ -42,7 +43,6 @@ LEAST_OF_SHARE = 0.9
 _ROUGHLY = 0.98  # the names of metrics are not all of one length
 _INSTANCES = 10  # of an operator
 _AGENT_PROCESSES = 2
-_SETTLE_S = 5.0
 _PATIENCE_S = 60.0
 _RULES = rules(
     rule("the queue is long")
@@ -86,7 +86,7 @@ class FixedSizes:
 
 
 def serve(folder: Path, agents: int, asked: str) -> None:
-    """Until a line comes on standard input; then what was seen, as a line of JSON."""
+    """Until a line comes on standard input; then what was seen, as JSON. A line says when all are there."""
     latencies_s: list[float] = []
     evaluated = 0
 
@@ -95,6 +95,8 @@ def serve(folder: Path, agents: int, asked: str) -> None:
         now_s = time.time()
         evaluated += len(found.readings)
         if len(found.readings) == agents:
+            if not latencies_s:
+                print("complete", flush=True)
             latencies_s.extend(now_s - reading.taken_at_s for reading in found.readings)
 
     knobs = build(Knobs, {**info("rules").knobs, "interval_s": 1.0}, place="benchmark")
@@ -199,7 +201,7 @@ def observe(asked: str, *, agents: int, duration_s: float) -> Seen:
             _process(stack, "benchmarks.monitoring_agents", port, str(first), str(each), str(_INSTANCES))
             for first in range(0, agents, each)
         ]
-        time.sleep(_SETTLE_S)
+        assert _line(master) == "complete", "all agents are there"
         cpu_share = _cpu_share(master.pid, duration_s)
         told = [json.loads(_ended(side)) for side in sides]
         seen = json.loads(_ended(master))
@@ -223,7 +225,8 @@ def _process(stack: ExitStack, module: str, *arguments: str) -> subprocess.Popen
 
 def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    return process.stdout.readline().strip()
+    said, _, _ = select.select([process.stdout], [], [], _PATIENCE_S)
+    return process.stdout.readline().strip() if said else ""
 
 
 def _ended(process: subprocess.Popen[str]) -> str:

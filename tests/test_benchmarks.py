@@ -6,7 +6,7 @@ import json
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import decentralized_steps, decision_time, node_choice, simulated_day
+from benchmarks import decentralized_steps, decision_time, monitoring_master, node_choice, simulated_day, wire_fuzz
 from benchmarks.measure import Benchmark, Measure, Report, median_cpu_s
 from benchmarks.random_pipeline import random_snapshot
 
@@ -105,3 +105,17 @@ def test_choosing_nodes_takes_milliseconds_and_more_nodes_not_much_longer() -> N
     measures = node_choice.run(nodes=30, repeats=2).measures
     assert [measure.unit for measure in measures] == ["ms", "ms", "times"] * 2
     assert all(measure.value < 1_000 for measure in measures if measure.unit == "ms")
+
+
+def test_a_master_loses_no_reading_of_its_agents() -> None:
+    seen = monitoring_master.observe("rules", agents=10, duration_s=1.0)
+    assert len(seen.master["latencies_s"]) >= 10
+    # on a machine that does other things, too, one may come so late that the next has taken its place
+    assert seen.taken == seen.master["readings"]
+    assert seen.taken == seen.master["evaluated"] + seen.master["late"] + seen.master["superseded"]
+
+
+def test_random_frames_are_all_accounted_for() -> None:
+    frames, growth, _ = wire_fuzz.run(frames=2_000).measures
+    assert frames.holds
+    assert growth.holds

@@ -26,6 +26,7 @@ from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Clock, Engine
 from elastream.monitor import Snapshot
+from elastream.monitoring.adaptor import EngineAdaptor
 from elastream.testing import chain
 from elastream.workloads.load import Steps
 
@@ -135,6 +136,25 @@ class TestGraphAndPlan:
 
     def test_the_plan_has_every_operator_but_the_sources(self, engine: Engine) -> None:
         assert engine.plan() == START
+
+
+class TestAdaptor:
+    """The four calls by which a monitoring master scales it (`monitoring/adaptor.py`)."""
+
+    def test_it_says_and_sets_the_size_of_each_operator(self, engine: Engine) -> None:
+        adaptor = EngineAdaptor(engine)
+        assert list(adaptor.operators()) == ["map", "count"]
+        for _ in range(2):  # a second time changes nothing
+            adaptor.set_size("map", 5)
+            assert [adaptor.current_size(name) for name in ("map", "count")] == [5, 1]
+        assert [adaptor.original_size(name) for name in ("map", "count")] == [1, 1]
+
+    def test_it_refuses_what_cannot_be(self, engine: Engine) -> None:
+        adaptor = EngineAdaptor(engine)
+        for operator, size in (("map", 9), ("nobody", 2), ("map", 0)):
+            with pytest.raises(ElastreamError):
+                adaptor.set_size(operator, size)
+        assert adaptor.current_size("map") == 1
 
 
 class TestMeasure:

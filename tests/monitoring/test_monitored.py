@@ -8,23 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from elastream.dataflow import Dataflow, Operator, Plan
-from elastream.engines.simulated import EngineModel, OperatorModel, PowerLaw, SimulatedEngine, SourceModel
+from elastream.dataflow import Plan
 from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
 from elastream.manager.events import Acted, Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
 from elastream.manager.store import Store
-from elastream.monitoring.adaptor import Adaptor, EngineAdaptor, ReportedSizes
+from elastream.monitoring.adaptor import Adaptor, ReportedSizes
 from elastream.monitoring.monitored import MonitoredEngine, snapshot_of_round
 from elastream.monitoring.rounds import InstanceReading, Round
 from elastream.options import build
 from elastream.policies.catalog import info
 from elastream.policies.rules import RuleSet, records, rule, rules, seconds
 from elastream.policies.rules.policy import Rules
-from elastream.testing import chain
-from elastream.workloads.load import Constant
 
 KNOBS = build(Knobs, {**info("rules").knobs, "interval_s": 1.0}, place="test")
 RULES = rules(
@@ -60,38 +57,6 @@ class Foreign:
         if operator == self.broken:
             raise RuntimeError("no room")
         self.sizes[operator] = size
-
-
-def simulated() -> Adaptor:
-    dataflow = Dataflow.of(
-        [Operator(name="source", source=True), Operator(name="map", max_parallelism=8), Operator(name="sink")],
-        chain("source", "map", "sink"),
-    )
-    capable = OperatorModel(capacity=PowerLaw(per_instance_per_s=100.0))
-    model = EngineModel(
-        dataflow=dataflow,
-        sources={"source": SourceModel(load=Constant(records_per_s=400.0))},
-        operators={"map": capable, "sink": capable},
-        initial_plan=Plan({"map": 2, "sink": 1}),
-    )
-    return EngineAdaptor(SimulatedEngine(model))
-
-
-@pytest.mark.parametrize("make", [Foreign, simulated])
-def test_the_four_calls(make: type[Foreign]) -> None:
-    adaptor: Adaptor = make()
-    assert list(adaptor.operators()) == ["map", "sink"]
-    original = adaptor.original_size("map")
-    assert [adaptor.current_size(name) for name in ("map", "sink")] == [2, 1]
-    for _ in range(2):  # a second time changes nothing
-        adaptor.set_size("map", 5)
-        assert [adaptor.current_size(name) for name in ("map", "sink")] == [5, 1]
-    assert adaptor.original_size("map") == original
-
-
-def test_an_engine_that_cannot_do_it_says_so() -> None:
-    with pytest.raises(ElastreamError, match="9"):
-        simulated().set_size("map", 9)
 
 
 class ManualClock:

@@ -15,6 +15,7 @@ from running import Running, costing, wait_until
 from tests.contract.test_engine_contract import (  # noqa: F401 - pytest finds them here
     START,
     Subject,
+    TestAdaptor,
     TestGraphAndPlan,
     TestMeasure,
     TestRecords,

@@ -71,7 +71,9 @@ def master(
     folder: Annotated[Path, typer.Option(help="Where the state and the recording are kept.")] = (
         Path("out") / "master"
     ),
-    record: Annotated[bool, typer.Option(help="Write what agents read to the recording.")] = True,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write every round to the recording, too, for `elastream replay`.")
+    ] = False,
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Everything but the act.")] = False,
     as_json: JsonOption = False,
@@ -118,7 +120,8 @@ def master(
     if as_json:
         _print_line({"event": "ended", **counts})
     else:
-        out.print("ended: " + ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()))
+        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
+        out.print(f"ended: {told}", soft_wrap=True)
 
 
 def _live_watcher(live: LiveMaster) -> Watcher:

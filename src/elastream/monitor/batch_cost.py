@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from elastream.errors import InvalidInput
 from elastream.monitor.reading import check_amount
@@ -178,6 +177,8 @@ def fit(batches: Sequence[Batch], *, state_partitions: int, longest_batch_s: flo
 
 def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, float, float]:
     """f₀, f₁ and c. What does not vary over the batches cannot be told from the rest, and is 0."""
+    from scipy.optimize import nnls  # not for every agent beside an operator: it takes 40 MB
+
     tasks = np.array([batch.tasks for batch in batches], dtype=float)
     records = np.array([batch.records for batch in batches], dtype=float)
     busy = np.array([batch.busy_s for batch in batches], dtype=float)

@@ -9,9 +9,12 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
 
 from elastream.errors import ElastreamError
 from elastream.monitoring.agent import Agent
@@ -132,6 +135,45 @@ class AgentClient:
         if text != self._last_told:
             self._last_told = text
             self.on_tell(text)
+
+
+class AgentThread:
+    """An agent within a program that does something else, such as an operator's own process.
+
+    with AgentThread(client):
+        work()
+    """
+
+    def __init__(self, client: AgentClient) -> None:
+        self.client = client
+        self._loop = asyncio.new_event_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"agent {client.agent.name}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._cancel)
+        self._thread.join()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _run(self) -> None:
+        with (
+            asyncio.Runner(loop_factory=lambda: self._loop) as runner,
+            contextlib.suppress(asyncio.CancelledError),
+        ):
+            runner.run(self._until_cancelled())
+
+    async def _until_cancelled(self) -> None:
+        self._task = asyncio.current_task()
+        await self.client.run()
 
 
 def _notice_death(writer: asyncio.StreamWriter) -> None:

@@ -61,7 +61,7 @@ class MonitoredEngine:
         return Outcome(plan=self.plan(), succeeded=not failure, took_s=took_s, detail=failure)
 
     def knowing_original_sizes(self, state: ManagerState) -> ManagerState:
-        """The same with those of operators that are new: the manager would take the sizes that it finds for them."""
+        """With those of operators that are new: the manager would take the sizes that it finds for them."""
         known = state.knowledge.sizes
         new = [name for name in _asked("its operators", self._adaptor.operators) if name not in known]
         sizes = {**known, **{name: self._beginning(name) for name in new}}

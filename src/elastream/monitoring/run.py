@@ -45,7 +45,8 @@ class MasterOptions:
     views: frozenset[str] = frozenset()
     """Metrics to ask for although no rule looks at them."""
     duration_s: float = float("inf")
-    record: bool = True
+    record: bool = False
+    """Every round, not only what happened: with many agents that is gigabytes a day."""
 
 
 @dataclass(frozen=True, kw_only=True)

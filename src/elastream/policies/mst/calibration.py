@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from elastream.policies.mst.model import MstModel, Sustained
 
@@ -127,6 +126,8 @@ def _fit(points: Sequence[Sustained], fitted: _Fitted) -> tuple[_Vector, _Vector
     lower = np.array([1e-6, _LEAST_BETA, 0.0])[free]
     upper = np.array([np.inf, 1.0, np.inf])[free]
     start = np.array([1.0, 0.9, 0.1])[free]
+    from scipy.optimize import least_squares  # not for every agent beside an operator: it takes 40 MB
+
     found = least_squares(errors, start, bounds=(lower, upper), xtol=1e-12, ftol=1e-12, gtol=1e-12)
     parameters = _filled(parameters, free, found.x) * scale
     misfit = float(np.sqrt(np.mean(found.fun**2)))
