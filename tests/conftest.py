@@ -19,6 +19,7 @@ _SPARK = Path(__file__).parent / "spark"
 _ONE_SESSION, _ONE_BROKER = "one session of Spark", "one broker of Kafka"
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.is_relative_to(_SPARK), _group(item) != _ONE_SESSION))
     for item in items:

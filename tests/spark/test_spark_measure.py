@@ -110,11 +110,31 @@ def test_the_price_of_a_record_is_learned(snapshots: list[Snapshot]) -> None:
     assert 0 < cost.balance <= 1
 
 
+def test_what_rules_look_at_is_measured(snapshots: list[Snapshot]) -> None:
+    told = [s for s in snapshots if s.by_operator["counts"][0].records_in > 0]
+    assert told
+    for reading in (reading for s in told for reading in s.by_operator["counts"]):
+        assert reading.overdue == 0, "it keeps up"
+        assert reading.latency_s is not None
+        assert reading.latency_s > 0
+        assert reading.heap_utilization is not None
+        assert 0 < reading.heap_utilization < 1
+    assert 0 < total(told, "counts", "cpu_utilization") <= sum(len(s.by_operator["counts"]) for s in told)
+
+
 def test_a_backlog_is_what_was_not_read_yet(running: Running, snapshots: list[Snapshot]) -> None:
     del snapshots  # only to come after them
-    running.put("sentences", [("one two three",)] * 2_000)
-    backlog = sum(reading.backlog or 0 for reading in running.engine.measure().by_operator["words"])
-    assert 0 < backlog <= 2_000
+    count = 4_000  # ten seconds of work
+
+    def measured() -> tuple[float, float]:
+        found = running.engine.measure().by_operator["words"]
+        return sum(reading.backlog or 0 for reading in found), sum(reading.overdue or 0 for reading in found)
+
+    running.put("sentences", [("one two three",)] * count)
+    assert 0 < measured()[0] <= count
+    wait_until(lambda: measured()[1] > 0, "some of it has waited for longer than a batch")
+    backlog, overdue = measured()
+    assert overdue < backlog or backlog == 0, "a batch has some of it"
     running.rescale(words=4)
     running.drain()
 

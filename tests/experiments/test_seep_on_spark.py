@@ -1,0 +1,153 @@
+"""The experiments of the SEEP thesis on Spark, without one: what they look for is found, and nothing else.
+
+They take minutes each and are run by their names; the query itself is tested in tests/spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.experiments import frame, seep_google_trace, seep_spark, seep_static
+from elastream.experiments.on_spark import SparkRun
+from elastream.experiments.seep_cases import OPERATOR, PERIOD_S, TROUGH_S
+from elastream.experiments.seep_spark import Found
+from elastream.experiments.seep_static import SIZES, THESIS_MEDIANS_PER_S, Timed
+from elastream.manager.decision import Decision
+from elastream.manager.events import Decided
+from elastream.monitor import Reading, Snapshot
+from elastream.policies.rules.files import read_rules
+
+GRAPH = Dataflow.of((Operator(name="source", source=True), Operator(name=OPERATOR)), [("source", OPERATOR)])
+
+
+def snapshot(at_s: float, size: int, queue: float) -> Snapshot:
+    its = [
+        Reading(
+            operator=OPERATOR,
+            instance=index,
+            window_s=5,
+            useful_s=5,
+            records_in=25,
+            records_out=25,
+            overdue=queue / size,
+        )
+        for index in range(size)
+    ]
+    return Snapshot(
+        dataflow=GRAPH, plan=Plan({OPERATOR: size}), source_rates={"source": 10}, readings=tuple(its), at_s=at_s
+    )
+
+
+def found(queue: Sequence[tuple[float, float]], *changes: tuple[float, int, int]) -> Found:
+    """A run that began at second 1,000, with these readings and actions."""
+    sizes = [(0.0, 1), *((at_s, after) for at_s, _, after in changes)]
+    snapshots = [
+        snapshot(1000 + at_s, next(size for since_s, size in reversed(sizes) if since_s <= at_s), length)
+        for at_s, length in queue
+    ]
+    decisions = [
+        Decided(
+            at_s=1000 + at_s,
+            decision=Decision(
+                number=1, at_s=1000 + at_s, before=Plan({OPERATOR: before}), after=Plan({OPERATOR: after})
+            ),
+        )
+        for at_s, before, after in changes
+    ]
+    run = SparkRun(operator=OPERATOR, snapshots=tuple(snapshots), events=tuple(decisions), began_s=1000)
+    return Found(run=run, written=2000, kept=2000)
+
+
+def grows_until(acts_s: float, *, then_per_s: float, ends_s: float = 200) -> list[tuple[float, float]]:
+    """Five records a second more, looked at every 5 s, and after the action another slope."""
+    times_s = [5.0 * number for number in range(int(ends_s / 5) + 1)]
+    return [(t, max(0.0, 5 * min(t, acts_s) + then_per_s * max(0.0, t - acts_s))) for t in times_s]
+
+
+def holds(checks: Sequence[frame.Check]) -> list[bool]:
+    return [check.holds for check in checks]
+
+
+def test_the_shape_of_one_more_instance_is_known() -> None:
+    as_it_should = found(grows_until(95, then_per_s=0), (95, 1, 2))
+    assert holds(list(seep_spark._one_more(as_it_should))) == [True, True, True]
+    still_grows = found(grows_until(95, then_per_s=2), (95, 1, 2))
+    assert holds(list(seep_spark._one_more(still_grows))) == [True, True, False]
+    too_early = found(grows_until(70, then_per_s=0), (70, 1, 2))
+    assert holds(list(seep_spark._one_more(too_early))) == [True, False, True]
+    nothing_happens = found([(5.0 * number, 0.0) for number in range(40)])
+    assert holds(list(seep_spark._one_more(nothing_happens))) == [False, False, False]
+
+
+def test_the_shape_of_two_more_instances_is_known() -> None:
+    drains = found(grows_until(95, then_per_s=-5, ends_s=240), (95, 1, 3))
+    assert holds(list(seep_spark._two_more(drains))) == [True, True]
+    level = found(grows_until(95, then_per_s=0, ends_s=240), (95, 1, 3))
+    assert holds(list(seep_spark._two_more(level))) == [True, False]
+
+
+def test_a_peak_is_followed_out_and_in_before_the_next() -> None:
+    turns = [TROUGH_S + number * PERIOD_S for number in range(3)]
+    every = [change for at in turns for change in ((at + 17, 1, 3), (at + 40, 3, 1))]
+    assert seep_spark.followed(every) == 3
+    assert seep_spark.followed(every[:-1]) == 2, "the last one is not scaled in"
+    assert seep_spark.followed([(at + 30, *sizes) for at, *sizes in every]) == 0, "always too late"
+
+
+@pytest.mark.parametrize(
+    ("series", "crossed_s"),
+    [([(0, 0), (5, 50), (10, 150)], 7.5), ([(0, 0), (5, 90)], None), ([], None), ([(3, 200)], 3.0)],
+)
+def test_when_a_value_is_crossed_lies_between_two_readings(
+    series: list[tuple[float, float]], crossed_s: float | None
+) -> None:
+    assert seep_spark.first_above(series, 100) == crossed_s
+
+
+def timed(size: int, per_s: float, *, machines_busy: float = 0.9, cluster_busy: float = 0.2) -> Timed:
+    return Timed(
+        size=size,
+        took_s=60,
+        events=round(60 * per_s),
+        rates_per_s=(per_s, per_s),
+        machines_busy=machines_busy,
+        cluster_busy=cluster_busy,
+        path="",
+    )
+
+
+def like_the_thesis() -> dict[int, Timed]:
+    found = {size: timed(size, THESIS_MEDIANS_PER_S[size] / 1000) for size in SIZES}
+    return {**found, 16: replace(found[16], machines_busy=0.3, cluster_busy=0.95)}
+
+
+def test_the_static_test_knows_the_shape_of_the_thesis_and_others() -> None:
+    assert holds(list(seep_static._bounds(like_the_thesis()))) == [True, True, True]
+    still_grows = {**like_the_thesis(), 16: timed(16, 250)}
+    assert holds(list(seep_static._bounds(still_grows))) == [True, False, False]
+    stuck = {**like_the_thesis(), 8: timed(8, 50)}
+    assert holds(list(seep_static._bounds(stuck)))[0] is False
+    assert all(check.holds for check in seep_static._checks(like_the_thesis()))
+
+
+def test_the_rules_of_the_example_are_those_of_the_experiment() -> None:
+    example = Path(__file__).parents[2] / "examples" / "google_trace_rules.yaml"
+    assert read_rules(example) == seep_google_trace.scaling_rules()
+
+
+def test_plots_are_drawn(tmp_path: Path) -> None:
+    one = found(grows_until(95, then_per_s=0), (95, 1, 2))
+    seep_spark._plot({"5.2.2": one}, tmp_path / "a.png")
+    seep_static._plot(like_the_thesis(), tmp_path / "b.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
+    assert (tmp_path / "b.png").stat().st_size > 1000
+
+
+def test_they_are_not_among_those_that_are_run_together() -> None:
+    assert not {"seep-spark", "seep-static", "seep-google-trace"} & set(frame.short_ones())
+    assert "seep-simulated" in frame.short_ones()
