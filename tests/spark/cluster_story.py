@@ -13,12 +13,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from running import Running, kept, wait_until
+from running import Numbers, Running, kept, wait_until
 
 from elastream.engines.spark import allocation
 from elastream.engines.spark.allocation import Executors
@@ -30,9 +29,7 @@ from elastream.engines.spark.session import start_session
 KEYS = 7
 EXECUTOR = ExecutorOptions(cores=4, memory="512m")
 BATCH_INTERVAL_S = 0.5
-_TICK_S = 0.2
 _RECORDS_PER_TICK = 4  # a batch has at most as many tasks as records, each with a Python process
-_MOST_LAG = 100  # so that there is little left to do in the end, however slow the machine is
 
 
 def pipeline(folder: Path) -> Pipeline:
@@ -59,19 +56,13 @@ class Story:
         self._running = running
         self._executors = executors
         self._groups = groups
-        self._stopped = threading.Event()
-        self._numbers = 0
+        self._numbers = Numbers(running, "numbers", per_tick=_RECORDS_PER_TICK)
 
     def tell(self) -> None:
-        feeding = threading.Thread(target=self._feed)
-        feeding.start()
-        try:
+        with self._numbers:
             self._live()
-        finally:
-            self._stopped.set()
-            feeding.join()
         self._running.drain()
-        self.seen["numbers"] = self._numbers
+        self.seen["numbers"] = self._numbers.count
 
     def _live(self) -> None:
         self._batches()
@@ -112,12 +103,6 @@ class Story:
     def _committed(self, name: str) -> int:
         commits = (self._running.workspace.checkpoint(name) / "commits").glob("[0-9]*")
         return max((int(path.name) for path in commits), default=-1)
-
-    def _feed(self) -> None:
-        while not self._stopped.wait(_TICK_S):
-            if max(self._running.pending().values()) < _MOST_LAG:
-                first, self._numbers = self._numbers, self._numbers + _RECORDS_PER_TICK
-                self._running.put("numbers", [(number,) for number in range(first, self._numbers)])
 
     def _processes(self) -> dict[str, int]:
         """The executors of this cluster that are running, with their process ids."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from running import Running, kept, wait_until
+from running import Numbers, Running, kept, wait_until
 
 from elastream.engines.spark import on_nodes
 from elastream.engines.spark.cluster import Cluster, ClusterOptions
@@ -30,9 +29,7 @@ from elastream.nodes.files import WorkerNodes
 
 PLACES_MS = {"left": 0.0, "broken": 10.0, "right": 20.0, "far": 200.0}
 _EXECUTOR = ExecutorOptions(memory="512m")
-_TICK_S = 0.2
 _RECORDS_PER_TICK = 6
-_MOST_LAG = 100
 _WORKER = (
     "test {{node}} != broken && SPARK_LOCAL_IP={{host}} exec {home}/bin/spark-class "
     "org.apache.spark.deploy.worker.Worker {{master}} --host {{host}} --cores {{cores}} --memory {{memory}} "
@@ -73,19 +70,13 @@ class Story:
         self.seen: dict[str, object] = {}
         self._running = running
         self._alive = alive
-        self._stopped = threading.Event()
-        self._numbers = 0
+        self._numbers = Numbers(running, "numbers", per_tick=_RECORDS_PER_TICK)
 
     def tell(self) -> None:
-        feeding = threading.Thread(target=self._feed)
-        feeding.start()
-        try:
+        with self._numbers:
             self._live()
-        finally:
-            self._stopped.set()
-            feeding.join()
         self._running.drain()
-        self.seen["numbers"] = self._numbers
+        self.seen["numbers"] = self._numbers.count
 
     def _live(self) -> None:
         runs = self._running.runs()
@@ -97,7 +88,7 @@ class Story:
         self.seen["refused"] = [refused.succeeded, refused.detail, refused.plan["marked"]]
         self.seen["shrunk"] = self._running.rescale(marked=2).detail
         wait_until(self._far_has_gone, lambda: f"the worker of `far` has ended, of {self._alive()}")
-        self.seen["last number when far had gone"] = self._numbers
+        self.seen["last number when far had gone"] = self._numbers.count
         self._look("after shrinking", {"left", "right"})
         self.seen["runs changed"] = [name for name, run in self._running.runs().items() if runs[name] != run]
 
@@ -115,12 +106,6 @@ class Story:
         snapshot = self._running.engine.measure()
         self.seen[f"placement {when}"] = snapshot.placement["marked"]
         self.seen[f"delay {when}"] = snapshot.delay_s("marked")
-
-    def _feed(self) -> None:
-        while not self._stopped.wait(_TICK_S):
-            if max(self._running.pending().values()) < _MOST_LAG:
-                first, self._numbers = self._numbers, self._numbers + _RECORDS_PER_TICK
-                self._running.put("numbers", [(number,) for number in range(first, self._numbers)])
 
 
 def main(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from elastream.manager.engine import Outcome
 BATCH_INTERVAL_S = 0.2
 LONGEST_BATCH_S = 0.5
 PATIENCE_S = 180.0  # for a machine that does other things too
+_TICK_S = 0.2
+_MOST_LAG = 100  # so that there is little left to do in the end, however slow the machine is
 
 
 def wait_until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
@@ -123,6 +126,32 @@ class Running:
     def kept(self, name: str) -> list[tuple[Any, ...]]:
         """What a sink keeps, in the order in which it came."""
         return list(records(FileChannel(kept(self.folder, name))))
+
+
+class Numbers:
+    """Puts numbers from 0 into a feed for as long as the context lasts, in a thread of its own."""
+
+    def __init__(self, running: Running, feed: str, *, per_tick: int) -> None:
+        self.count = 0
+        self._running = running
+        self._feed = feed
+        self._per_tick = per_tick
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._put)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _put(self) -> None:
+        while not self._stopped.wait(_TICK_S):
+            if max(self._running.pending().values()) < _MOST_LAG:
+                first, self.count = self.count, self.count + self._per_tick
+                self._running.put(self._feed, [(number,) for number in range(first, self.count)])
 
 
 def kept(folder: Path, name: str) -> Path:

@@ -202,10 +202,14 @@ class Executors(_WithoutNodes):
     def decommission_hosts(self, hosts: Sequence[str]) -> None:
         """Let all workers on these hosts, and their executors, finish what they have and take nothing new.
 
-        The master is told rather than the executors: it would give a worker whose executor has gone another one.
+        The master is told, or it might give a worker whose executor has gone another one. Where it does not take
+        that from us, the executors are told: the worker is stopped soon after.
         """
         query = urllib.parse.urlencode([("host", host) for host in hosts])
-        post(f"{self._master_page()}/workers/kill/?{query}")
+        try:
+            post(f"{self._master_page()}/workers/kill/?{query}")
+        except ElastreamError:
+            self._decommission(tuple(name for name, host in self.hosts().items() if host in hosts))
 
     def _master_page(self) -> str:
         """Of a standalone master. Its address is not in the driver, but an executor's logs are on the page of its

@@ -22,7 +22,11 @@ from elastream.engines.spark.channels.emulated_delays import NODE_VARIABLE
 from elastream.errors import ElastreamError
 
 _STOP_TIMEOUT_S = 15.0
-_SETTINGS = "-Dspark.master.rest.enabled=false"  # another way to submit, which nobody asked for
+_SETTINGS = (
+    "-Dspark.master.rest.enabled=false "  # another way to submit, which nobody asked for
+    "-Dspark.decommission.enabled=true "
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # they do little, and are to be up soon
+)
 
 
 class Daemons:

@@ -103,12 +103,12 @@ class OnNodes:
         """Start the workers of the chosen nodes. Another is chosen for one that does not come; where there is no
         other, nothing is changed."""
         told = []
-        while joining := self._roster.to_start(self._next):
+        while joining := self._startable():
             failed = self._join(joining)
             told += failed
             chosen = self._places(self._next).without_gone()
             told.append(chosen.told)
-            if chosen.missing:
+            if failed and chosen.missing:
                 self._next = self._placement
                 self.release(slots, dict)
                 raise NoNodeLeftError(f"no node is left: {'; '.join(filter(None, told))}")
@@ -139,9 +139,7 @@ class OnNodes:
         told = [self._lost(node) for node in sorted(self._roster.up) if not self._is_alive(node)]
         chosen = self._places(self._placement).without_gone()
         self._next = chosen.placement
-        pool = self._roster.at(time.monotonic())
-        joining = [node for node in self._roster.to_start(self._next) if pool[node].available]
-        if joining:
+        if joining := self._startable():
             told += [chosen.told, *self._join(joining)]
         elif told:
             told.append(chosen.told)
@@ -162,25 +160,32 @@ class OnNodes:
     def _places(self, placement: Placement) -> Places:
         return Places(pool=self._roster.at(time.monotonic()), placement=placement)
 
+    def _startable(self) -> list[str]:
+        """Of the nodes that are chosen and have no worker those that are not known to be away."""
+        pool = self._roster.at(time.monotonic())
+        return [node for node in self._roster.to_start(self._next) if pool[node].available]
+
     def _join(self, nodes: Sequence[str]) -> list[str]:
         """Start workers, and return when an executor is up on each; what became of those that did not come."""
         for node in nodes:
             self._start(node)
-        self._executors.request(len(self._roster.up) + len(nodes))
-        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
         missing, told = set(nodes), []
+        self._request(joining=len(missing))
+        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
         while missing:
             on = self._executors_on()
             for node in sorted(missing):
                 if node in on:
+                    missing.remove(node)
                     self._roster = self._roster.started(node)
                 elif not self._is_alive(node) or time.monotonic() > deadline_s:
-                    told.append(self._lost(node))
-                else:
-                    continue
-                missing.remove(node)
+                    missing.remove(node)
+                    told.append(self._lost(node, joining=len(missing)))
             time.sleep(_POLL_S if missing else 0.0)
         return told
+
+    def _request(self, *, joining: int = 0) -> None:
+        self._executors.request(len(self._roster.up) + joining)
 
     def _start(self, node: str) -> None:
         of_worker = {"master": self._master, "cores": self._options.cores, "memory": self._options.memory}
@@ -197,13 +202,13 @@ class OnNodes:
             node=node,
         )
 
-    def _lost(self, node: str) -> str:
-        """It is left alone for a while; why, in words."""
+    def _lost(self, node: str, *, joining: int = 0) -> str:
+        """It is left alone for a while; why, in words. So many others are about to join."""
         alive = self._is_alive(node)
         why = f"no executor came up on {node}" if alive else self._daemons.how_ended(_worker(node))
         self._roster = self._roster.lost(node, time.monotonic())
         # first, or the master would try again and again on a worker that ends, and give the application up
-        self._executors.request(len(self._roster.up))
+        self._request(joining=joining)
         self._daemons.stop([_worker(node)])
         return why
 
