@@ -1,41 +1,57 @@
-"""What the Python workers below a process use of the cores, from files as Linux has them."""
+"""What the Python workers below a process use of the cores, with real processes."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
+import os
+import subprocess
+import sys
+import time
 
 from elastream.engines.spark.executor_use import PythonCores
 
-
-def write_stat(
-    proc: Path, process: int, parent: int, ticks: tuple[int, int, int, int], name: str = "java"
-) -> None:
-    (proc / str(process)).mkdir(exist_ok=True)
-    before = f"S {parent} 1 1 0 -1 4194304 0 0 0 0"
-    (proc / str(process) / "stat").write_text(f"{process} ({name}) {before} {' '.join(map(str, ticks))} 20 0\n")
-
-
-@pytest.fixture
-def cores(tmp_path: Path) -> PythonCores:
-    write_stat(tmp_path, 10, 1, (9000, 900, 0, 0))  # the JVM itself: its tasks tell
-    write_stat(tmp_path, 11, 10, (100, 0, 50, 0), "python (daemon) x")
-    write_stat(tmp_path, 12, 11, (200, 100, 0, 0), "python")
-    write_stat(tmp_path, 20, 1, (5000, 0, 0, 0))  # somebody else's
-    return PythonCores(10, proc=tmp_path, ticks_per_s=100)
+COMPUTE = """
+import sys, time
+while time.process_time() < float(sys.argv[1]): pass
+print("done", flush=True)
+sys.stdin.read()
+"""
+BELOW = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdin=sys.stdin)
+sys.exit(child.wait())
+"""
 
 
-def test_all_processes_below_count_and_no_others(cores: PythonCores, tmp_path: Path) -> None:
-    write_stat(tmp_path, 10, 1, (9500, 900, 0, 0))
-    write_stat(tmp_path, 12, 11, (350, 150, 0, 0), "python")
-    write_stat(tmp_path, 13, 11, (100, 0, 0, 0), "python")  # new
-    write_stat(tmp_path, 20, 1, (6000, 0, 0, 0))
-    assert cores.look() == pytest.approx(3.0)
-    assert cores.look() == 0
+def worker(*command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
-def test_a_worker_that_has_ended_is_counted_by_the_one_above_it(cores: PythonCores, tmp_path: Path) -> None:
-    (tmp_path / "12" / "stat").unlink()
-    write_stat(tmp_path, 11, 10, (100, 0, 350, 120), "python (daemon) x")  # it has waited for its child
-    assert cores.look() == pytest.approx(1.2)
+def test_processes_below_count_while_they_run_and_the_process_itself_does_not() -> None:
+    cores = PythonCores(os.getpid())
+    with worker(BELOW, COMPUTE, "0.5") as below:
+        assert below.stdout is not None
+        below.stdout.readline()
+        used_s = cores.look()
+        ours_s = time.process_time()
+        while time.process_time() < ours_s + 0.3:
+            pass
+        idle_s = cores.look()
+        below.communicate()
+    assert 0.45 < used_s < 2, "the worker below the worker, and two interpreters that start"
+    assert idle_s < 0.1
+
+
+def test_a_worker_that_has_ended_is_counted_by_the_one_above_it() -> None:
+    keeps_on = BELOW.replace(
+        "sys.exit(child.wait())", "child.wait(); print('waited', flush=True); sys.stdin.read()"
+    )
+    short = COMPUTE.replace("sys.stdin.read()", "")
+    cores = PythonCores(os.getpid())
+    with worker(keeps_on, short, "0.5") as below:
+        assert below.stdout is not None
+        while below.stdout.readline() != "waited\n":
+            pass
+        assert 0.45 < cores.look() < 2
+        below.communicate()

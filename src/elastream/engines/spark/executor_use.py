@@ -1,20 +1,19 @@
 """What the processes that run tasks use of the machine: the cores that Python workers take, and the heap.
 
 Spark tells the core time of every task, without that of the Python worker that it waits for. Where the tasks run
-in the driver's own process (`--master local[...]`), its Python workers are processes below it, and Linux counts
-what they use. It does not say for which operator: it is shared among them by the time in which their tasks ran
-while the JVM computed nothing. Elsewhere, or on another system, the core time is that of the JVM alone.
+in the driver's own process (`--master local[...]`), its Python workers are processes below it, and the system
+counts what they use. It does not say for which operator: it is shared among them by the time in which their tasks
+ran while the JVM computed nothing. On a cluster the core time is that of the JVM alone.
 
 The heap is that of the driver, or on a cluster the most that executors told of with their heartbeats.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
+import psutil
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.executors import is_local, memory_mib
@@ -25,10 +24,8 @@ _MIB = 1024 * 1024
 class PythonCores:
     """Core time of the processes below one process, which must be on this machine."""
 
-    def __init__(self, process: int, *, proc: Path = Path("/proc"), ticks_per_s: float | None = None) -> None:
+    def __init__(self, process: int) -> None:
         self._process = process
-        self._proc = proc
-        self._ticks_per_s = os.sysconf("SC_CLK_TCK") if ticks_per_s is None else ticks_per_s
         self._seen_s = self._count_s()
 
     def look(self) -> float:
@@ -37,29 +34,12 @@ class PythonCores:
         return max(0.0, self._seen_s - before_s)
 
     def _count_s(self) -> float:
-        parents = {process: (parent, ticks) for process, parent, ticks in self._processes()}
-        return sum(ticks for process, (_, ticks) in parents.items() if self._is_below(process, parents)) / (
-            self._ticks_per_s
-        )
-
-    def _is_below(self, process: int, parents: dict[int, tuple[int, int]]) -> bool:
-        while process in parents:
-            process = parents[process][0]
-            if process == self._process:
-                return True
-        return False
-
-    def _processes(self) -> Iterator[tuple[int, int, int]]:
-        """Number, parent, and ticks with those of children that have ended."""
-        for path in self._proc.glob("[0-9]*/stat"):
-            try:
-                text = path.read_text(encoding="utf-8", errors="replace")
-            except OSError:  # it has ended
-                continue
-            # the name may have spaces and brackets: what counts comes after the last one
-            fields = text.rpartition(")")[2].split()
-            if len(fields) > 14:
-                yield int(path.parent.name), int(fields[1]), sum(map(int, fields[11:15]))
+        """With the time of those that have ended, which the one above them counts once it has waited for them."""
+        counted_s = 0.0
+        for below in psutil.Process(self._process).children(recursive=True):
+            with suppress(psutil.Error):  # it has just ended
+                counted_s += sum(below.cpu_times()[:4])
+        return counted_s
 
 
 class Heap:
