@@ -172,9 +172,11 @@ class Master:
         yield from self._close(connection)
 
     def _refuse(self, connection: int, who: str, why: str, now_s: float) -> Iterator[Effect]:
+        found = self._connections.get(connection)
+        if found is None:
+            return
         self.counts.refused += 1
-        address = self._connections[connection].address
-        yield from self._tell_sparingly(f"{who}: {why}", f"{who} ({address}) was refused: {why}", now_s)
+        yield from self._tell_sparingly(f"{who}: {why}", f"{who} ({found.address}) was refused: {why}", now_s)
         yield Send(connection=connection, message=Refused(why=why[:200]))
         yield from self._close(connection)
 

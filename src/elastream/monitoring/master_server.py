@@ -103,6 +103,7 @@ class MasterServer:
             server = self._loop.run_until_complete(self._listen())
         except (OSError, ssl.SSLError, OverflowError) as error:
             self._failure = error
+            self._loop.close()
             self._started.set()
             return
         self._look()
