@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -198,7 +199,7 @@ def _why(error: Exception) -> str:
             return f"its certificate is not to be trusted: {error.verify_message}"
         case TimeoutError():
             return "no answer in time"
-        case OSError() if error.strerror:
-            return error.strerror
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number)  # asyncio has a text of its own, which repeats the address
         case _:
             return str(error)
