@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elastream.live import LiveRun
+from elastream.manager.events import Event, Judged
 from elastream.monitor import Snapshot
 from elastream.monitoring.rounds import Tell
 from elastream.policies.advice import number_text
@@ -21,6 +22,10 @@ class LiveMaster(LiveRun):
 
     def tell(self, news: Tell) -> None:
         self.line(Text(news.text, style="yellow" if news.warning else ""))
+
+    def event(self, event: Event) -> None:
+        if not isinstance(event, Judged):  # by the rates at the sources, which agents do not know
+            super().event(event)
 
     def snapshot(self, snapshot: Snapshot) -> None:
         since_s = None if self._shown_at_s is None else snapshot.at_s - self._shown_at_s

@@ -432,6 +432,13 @@ def test_the_readings_of_an_agent_whose_clock_is_off_are_stamped_on_arrival(ahea
     assert [told.text for told in world.seen(Tell)] == ["the clock of the agent 'agent1' (host:1) is right again"]
 
 
+def test_a_clock_that_is_off_is_seen_with_the_first_word() -> None:
+    world = World()
+    world.joins(1, at_s=world.wall_s - 7200.0)
+    (told,) = world.warnings()
+    assert told.startswith("the clock of the agent 'agent1' (host:1) is 2 h behind")
+
+
 def test_a_clock_that_is_off_by_a_little_is_believed() -> None:
     world = World()
     world.joins(1)

@@ -219,9 +219,13 @@ def test_without_an_engine_sizes_are_what_agents_make_them_look() -> None:
     adaptor = ReportedSizes()
     adaptor.see([reading("map", 0), reading("map", 1)])
     adaptor.see([reading("map", 0), reading("map", 1), reading("map", 2), reading("sink", 0)])
-    adaptor.see([reading("sink", 0)])
     assert list(adaptor.operators()) == ["map", "sink"]
     assert (adaptor.original_size("map"), adaptor.current_size("map")) == (2, 3)
+    for _ in range(9):
+        adaptor.see([reading("map", 0), reading("sink", 0)])
+    assert adaptor.current_size("map") == 3, "one that was not heard for a moment is still there"
+    adaptor.see([reading("map", 0)])
+    assert [adaptor.current_size(name) for name in ("map", "sink")] == [1, 1]
     with pytest.raises(ElastreamError, match="no engine was given"):
         adaptor.set_size("map", 4)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
 import tracemalloc
@@ -33,7 +34,7 @@ from elastream.monitoring.messages import (
 from elastream.monitoring.wire import MOST_BYTES, Decoder, WireError, encode
 from elastream.policies.rules.metrics import METRICS
 
-names = st.text(min_size=1, max_size=20)
+names = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=20)
 metrics = st.lists(names, max_size=4).map(tuple)
 amounts = st.floats(0, 1e18)
 claims = st.builds(Claim, names, st.none() | st.integers(0, 2**31 - 1), st.booleans())
@@ -190,6 +191,7 @@ def changed(message: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]
         ((5, 1, 0.5), "an agent does not send Acknowledged"),
         (HELLO[:-1], "Hello: at_s: Field required"),
         (changed(HELLO, 3, ""), "Hello: agent: String should have at least 1 character"),
+        (changed(HELLO, 3, "a\x1b[2J"), "Hello: agent: Value error, a name can be printed in a line"),
         (changed(HELLO, 5, ()), "Hello: claims: Tuple should have at least 1 item"),
         (
             changed(HELLO, 5, (("map", -1, True),)),
@@ -231,11 +233,13 @@ def test_random_frames_neither_crash_the_decoder_nor_grow_memory() -> None:
     fuzz_decoder(frames=2_000, rng=random.Random(1))  # what is made once is made now
     tracemalloc.start()
     try:
+        gc.collect()
         before, _ = tracemalloc.get_traced_memory()
         outcomes = fuzz_decoder(frames=10_000, rng=random.Random(2))
+        gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert sum(outcomes.values()) == 10_000
     assert len(outcomes) == 4, "each kind of ending is reached"
-    assert after - before < 100_000
+    assert after - before < 400_000, "less than a frame each"

@@ -39,7 +39,7 @@ from elastream.settings import RULES, pairs_of, policy_and_knobs
 from elastream.settings import duration as duration_of
 
 DEFAULT_PORT = 7474
-_UNTOLD = ("proposed", "ignored", "phase")
+_UNTOLD = ("proposed", "ignored", "phase", "judged")
 
 TokenOption = Annotated[
     Path | None,

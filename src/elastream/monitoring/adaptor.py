@@ -15,6 +15,8 @@ from elastream.manager.decision import Decision
 from elastream.manager.engine import Engine
 from elastream.monitoring.rounds import InstanceReading
 
+_STILL_THERE = 10  # rounds
+
 
 class Adaptor(Protocol):
     def operators(self) -> Sequence[str]:
@@ -61,17 +63,25 @@ class EngineAdaptor:
 class ReportedSizes:
     """Where no engine is given: the operators that agents read for, as large as agents make them look.
 
-    Good for a dry run, in which the master says what it would do; it cannot do it.
+    Good for a dry run, in which the master says what it would do; it cannot do it. An instance that was not heard
+    for a few rounds still counts, or an agent that is late once would look like a scale-in.
     """
 
     def __init__(self) -> None:
+        self._rounds = 0
+        self._heard: dict[tuple[str, int], int] = {}
+        """In which round last, by operator and instance."""
         self._current: dict[str, int] = {}
         self._original: dict[str, int] = {}
 
     def see(self, readings: Iterable[InstanceReading]) -> None:
-        for operator, size in Counter(reading.operator for reading in readings).items():
-            self._current[operator] = size
-            self._original.setdefault(operator, size)
+        """Of one more round."""
+        self._rounds += 1
+        self._heard.update({(reading.operator, reading.instance): self._rounds for reading in readings})
+        self._heard = {key: last for key, last in self._heard.items() if self._rounds - last < _STILL_THERE}
+        sizes = Counter(operator for operator, _ in self._heard)
+        self._current.update(sizes)  # one without any stays as it was: nobody knows
+        self._original = {**sizes, **self._original}
 
     def operators(self) -> Sequence[str]:
         return tuple(self._current)

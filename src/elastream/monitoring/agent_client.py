@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -59,9 +60,12 @@ class AgentClient:
         while True:
             await self._until_due()
             wanted = self.agent.wanted
-            values = await asyncio.to_thread(self.read, wanted) if self.blocks else self.read(wanted)
-            if wanted == self.agent.wanted or len(wanted) == len(self.agent.wanted):
-                self.agent.read(values, time.monotonic())
+            try:
+                values = await asyncio.to_thread(self.read, wanted) if self.blocks else self.read(wanted)
+            except Exception as error:  # of someone else's code: an agent that says nothing is of no use
+                self._tell(f"nothing could be read: {type(error).__name__}: {error}")
+                values = [{} for _ in wanted]
+            self.agent.read(values, time.monotonic())
             self._send()
 
     async def _until_due(self) -> None:
@@ -195,7 +199,7 @@ def _why(error: Exception) -> str:
             return f"its certificate is not to be trusted: {error.verify_message}"
         case TimeoutError():
             return "no answer in time"
-        case OSError() if error.strerror:
-            return error.strerror
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number)  # asyncio has a text of its own, which repeats the address
         case _:
             return str(error)

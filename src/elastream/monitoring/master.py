@@ -125,7 +125,7 @@ class Master:
             return  # it was closed while this was on its way
         match message:
             case Hello() if found.agent is None:
-                yield from self._hello(connection, found, message, now_s)
+                yield from self._hello(connection, found, message, now_s, wall_s)
             case Readings() if found.agent is not None:
                 yield from self._readings(connection, self._agents[found.agent], message, now_s, wall_s)
             case _:
@@ -140,7 +140,9 @@ class Master:
 
     # Who comes
 
-    def _hello(self, connection: int, found: _Connection, hello: Hello, now_s: float) -> Iterator[Effect]:
+    def _hello(
+        self, connection: int, found: _Connection, hello: Hello, now_s: float, wall_s: float
+    ) -> Iterator[Effect]:
         if not hmac.compare_digest(hello.token.encode(), self.token.encode()):
             yield from self._wrong_token(connection, found, now_s)
             return
@@ -163,6 +165,7 @@ class Master:
         self._agents[hello.agent] = agent
         found.agent = hello.agent
         yield Tell(text=f"{_name(agent)} is here, {_claims_text(agent)}")
+        yield from self._look_at_clock(agent, hello.at_s - wall_s)
         yield from self._subscribe(agent, now_s)
 
     def _wrong_token(self, connection: int, found: _Connection, now_s: float) -> Iterator[Effect]:
@@ -172,9 +175,11 @@ class Master:
         yield from self._close(connection)
 
     def _refuse(self, connection: int, who: str, why: str, now_s: float) -> Iterator[Effect]:
+        found = self._connections.get(connection)
+        if found is None:
+            return
         self.counts.refused += 1
-        address = self._connections[connection].address
-        yield from self._tell_sparingly(f"{who}: {why}", f"{who} ({address}) was refused: {why}", now_s)
+        yield from self._tell_sparingly(f"{who}: {why}", f"{who} ({found.address}) was refused: {why}", now_s)
         yield Send(connection=connection, message=Refused(why=why[:200]))
         yield from self._close(connection)
 

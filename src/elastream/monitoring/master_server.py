@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import resource
 import ssl
 import threading
 import time
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from elastream.errors import ElastreamError
-from elastream.monitoring.master import HELLO_WITHIN_S, Master
+from elastream.monitoring.master import HELLO_WITHIN_S, MOST_AGENTS, Master
 from elastream.monitoring.messages import WrongVersionError, agent_message, frame
 from elastream.monitoring.rounds import Close, Effect, Late, Round, Send, Tell
 from elastream.monitoring.subscription import Subscription
@@ -27,6 +28,7 @@ _LOOK_EVERY_S = 1.0
 _MOST_UNSENT_BYTES = 64 * 1024  # an agent that does not read what it is sent is closed
 _MOST_NEWS = 10_000  # that wait to be told; the oldest go
 _START_WITHIN_S = 30.0
+_OTHER_FILES = 100  # beside connections
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,7 @@ class MasterServer:
     # For the thread that evaluates
 
     def start(self) -> None:
+        _allow_connections(MOST_AGENTS)
         self._thread.start()
         if not self._started.wait(_START_WITHIN_S) or self._failure is not None:
             why = "it does not start" if self._failure is None else _why(self._failure)
@@ -103,6 +106,7 @@ class MasterServer:
             server = self._loop.run_until_complete(self._listen())
         except (OSError, ssl.SSLError, OverflowError) as error:
             self._failure = error
+            self._loop.close()
             self._started.set()
             return
         self._look()
@@ -205,6 +209,14 @@ class _Peer(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.lost(self._number)
+
+
+def _allow_connections(most: int) -> None:
+    """As many as the system lets a process have; often only a thousand are allowed until one asks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most + _OTHER_FILES if hard == resource.RLIM_INFINITY else min(most + _OTHER_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _why(error: Exception) -> str:

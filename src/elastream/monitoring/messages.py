@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from elastream.formats import shown, where
 from elastream.monitoring.wire import MOST_ITEMS, WireError, encode
@@ -32,7 +32,15 @@ MOST_METRICS = 64
 MOST_SAMPLES = 64
 """In one message."""
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+def _printable(name: str) -> str:
+    """What is written to a terminal or a log is one line, and no escape sequence."""
+    if not name.isprintable():
+        raise ValueError("a name can be printed in a line")
+    return name
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 Span = Annotated[float, Field(ge=0, le=366 * 86_400, allow_inf_nan=False)]

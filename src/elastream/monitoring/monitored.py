@@ -33,15 +33,20 @@ class MonitoredEngine:
         self._adaptor = adaptor
         self._clock = clock
         self._round: Round | None = None
+        self._plan: Plan | None = None
+        """As the adaptor said it in this round: it may have to ask over a network."""
 
     def take(self, found: Round) -> None:
-        self._round = found
+        self._round, self._plan = found, None
 
     def graph(self) -> Dataflow:
-        return graph_of(_asked("its operators", self._adaptor.operators))
+        return graph_of(self.plan())
 
     def plan(self) -> Plan:
-        return Plan({name: self._size(name) for name in _asked("its operators", self._adaptor.operators)})
+        if self._plan is None:
+            names = _asked("its operators", self._adaptor.operators)
+            self._plan = Plan({name: self._size(name) for name in names})
+        return self._plan
 
     def measure(self) -> Snapshot:
         if self._round is None:
@@ -51,6 +56,7 @@ class MonitoredEngine:
     def rescale(self, decision: Decision) -> Outcome:
         """One operator after the other, as the adaptor has no call for several; it ends with the first failure."""
         began_s, failure = self._clock.steady(), ""
+        self._plan = None
         for change in decision.changes:
             try:
                 self._adaptor.set_size(change.operator, change.after)
@@ -63,15 +69,12 @@ class MonitoredEngine:
     def knowing_original_sizes(self, state: ManagerState) -> ManagerState:
         """With those of operators that are new: the manager would take the sizes that it finds for them."""
         known = state.knowledge.sizes
-        new = [name for name in _asked("its operators", self._adaptor.operators) if name not in known]
-        sizes = {**known, **{name: self._beginning(name) for name in new}}
-        return replace(state, knowledge=replace(state.knowledge, sizes=sizes))
+        new = {name: self._beginning(name, size) for name, size in self.plan().items() if name not in known}
+        return replace(state, knowledge=replace(state.knowledge, sizes={**known, **new}))
 
-    def _beginning(self, name: str) -> Sizes:
-        return Sizes(
-            original=_asked(f"the original size of {name}", lambda: self._adaptor.original_size(name)),
-            current=self._size(name),
-        )
+    def _beginning(self, name: str, current: int) -> Sizes:
+        original = _asked(f"the original size of {name}", lambda: self._adaptor.original_size(name))
+        return Sizes(original=original, current=current)
 
     def _size(self, name: str) -> int:
         return _asked(f"the size of {name}", lambda: self._adaptor.current_size(name))

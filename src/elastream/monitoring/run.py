@@ -9,10 +9,11 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from elastream.errors import ElastreamError
 from elastream.manager.events import Event, event_to_json
@@ -20,7 +21,7 @@ from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
 from elastream.manager.store import Store
 from elastream.monitor import Snapshot
-from elastream.monitor.recording import RecordingWriter
+from elastream.monitor.recording import RecordingWriter, snapshot_line
 from elastream.monitoring.adaptor import Adaptor, ReportedSizes
 from elastream.monitoring.master import Master
 from elastream.monitoring.master_server import Endpoint, MasterServer
@@ -86,6 +87,7 @@ class MasterRun:
             options.endpoint,
         )
         self._rules, self._knobs = rules, knobs
+        self._told_of_recording = False
 
     def run(self, on_listening: Callable[[Endpoint], None] = _nothing) -> None:
         """Until its time is over, or until someone sets `clock.stopped`."""
@@ -108,12 +110,12 @@ class MasterRun:
     def _manager(self, store: Store, recording: RecordingWriter) -> Manager:
         def on_snapshot(snapshot: Snapshot) -> None:
             if self._options.record:
-                recording.snapshot(snapshot)
+                self._record(recording, snapshot_line(snapshot))
             self._watcher.on_snapshot(snapshot)
 
         def on_event(event: Event) -> None:
             if event.event != "proposed":
-                recording.write(event_to_json(event))
+                self._record(recording, event_to_json(event))
             self._watcher.on_event(event)
 
         return Manager(
@@ -125,6 +127,15 @@ class MasterRun:
             on_snapshot=on_snapshot,
             on_event=on_event,
         )
+
+    def _record(self, recording: RecordingWriter, line: Mapping[str, Any]) -> None:
+        """A disk that is full ends the recording, not the scaling."""
+        try:
+            recording.write(line)
+        except ElastreamError as error:
+            if not self._told_of_recording:
+                self._watcher.on_tell(Tell(text=str(error), warning=True))
+            self._told_of_recording = True
 
     def _watch(self, manager: Manager, recording: RecordingWriter) -> None:
         until_s = self.clock.steady() + self._options.duration_s
@@ -173,7 +184,7 @@ class MasterRun:
                 case Tell():
                     self._watcher.on_tell(item)
                 case Late(reading=reading):
-                    recording.write({"event": "late_reading", **asdict(reading)})
+                    self._record(recording, {"event": "late_reading", **asdict(reading)})
 
 
 @contextmanager
@@ -185,9 +196,14 @@ def _folder_of_one(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise ElastreamError(f"{folder}: cannot be written: {error.strerror}") from None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(lock, folder)
         yield
-    except BlockingIOError:
-        raise ElastreamError(f"{folder}: another master uses this folder") from None
     finally:
         os.close(lock)
+
+
+def _take(lock: int, folder: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ElastreamError(f"{folder}: another master uses this folder") from None
