@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from elastream.dataflow import Dataflow, Operator, Plan
-from elastream.dataflow.graph import MOST_INSTANCES
 from elastream.errors import nearest
 from elastream.manager.decision import Decision, DecisionKind
 from elastream.manager.events import Refusal, Steered
@@ -14,6 +13,7 @@ from elastream.manager.knobs import Knobs
 from elastream.manager.moves import Step, decide
 from elastream.manager.phase import Trigger
 from elastream.manager.requests import (
+    MOST_BY_HAND,
     Bounds,
     Controls,
     Pause,
@@ -142,7 +142,7 @@ def _may_act(now: Step, knobs: Knobs) -> None:
 
 
 def _check_fits(operator: Operator, wanted: int, field: str) -> None:
-    least, most = operator.min_parallelism, min(operator.most, MOST_INSTANCES)
+    least, most = operator.min_parallelism, min(operator.most, max(MOST_BY_HAND, operator.min_parallelism))
     if not least <= wanted <= most:
         raise _invalid(field, f"{operator.name!r} takes {least} to {most:g} instances, found {wanted}")
 

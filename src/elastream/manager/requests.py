@@ -45,6 +45,9 @@ class RollBack:
     """Take back the last action."""
 
 
+MOST_BY_HAND = 10_000
+"""Instances of an operator that has no bound of its own: more than that is a slip of the finger."""
+
 Request = Pause | Resume | SetDryRun | SetBounds | Scale | RollBack
 
 

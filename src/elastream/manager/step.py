@@ -124,7 +124,8 @@ def _pausing(now: Step, snapshot: Snapshot, policy: Policy) -> Step:
     """What the policy wants is still told, so that people see what they hold back."""
     proposal = policy(snapshot, now.state.knowledge)
     held = Held(at_s=snapshot.at_s, why="scaling is paused")
-    return now.tell(Proposed(at_s=snapshot.at_s, proposal=proposal), held)
+    now = now.tell(Proposed(at_s=snapshot.at_s, proposal=proposal), held)
+    return now.go(Trigger.NOTHING_WANTED, snapshot.at_s, held.why).update(recent=())
 
 
 def _learn(now: Step, snapshot: Snapshot, policy: Policy) -> Step:

@@ -18,10 +18,9 @@ from fastapi import Request as HttpRequest
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import ConfigDict, Field
 
-from elastream.dataflow.graph import MOST_INSTANCES
 from elastream.errors import ElastreamError
 from elastream.manager.inbox import Inbox, InboxFull
-from elastream.manager.requests import Pause, Request, Resume, RollBack, Scale, SetBounds, SetDryRun
+from elastream.manager.requests import MOST_BY_HAND, Pause, Request, Resume, RollBack, Scale, SetBounds, SetDryRun
 from elastream.web import problems
 from elastream.web.feed import Feed
 from elastream.web.problems import FieldProblem, ProblemError
@@ -31,7 +30,7 @@ from elastream.web.views import ManagerView, View
 _ANSWER_WITHIN_S = 20.0  # the manager may be in the middle of an action, which takes as long as it takes
 _MOST_TEXT = 100_000
 
-Instances = Annotated[int, Field(ge=1, le=MOST_INSTANCES)]
+Instances = Annotated[int, Field(ge=1, le=MOST_BY_HAND)]
 
 
 @dataclass(frozen=True, kw_only=True)

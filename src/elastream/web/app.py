@@ -78,6 +78,12 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
+def openapi_document() -> dict[str, Any]:
+    """Without a run: it is the same for all of them."""
+    shown = views.ConfigurationView(pipeline="", shown="recording", policy=None, options=(), knobs=(), acts=False)
+    return build_app(Feed(""), shown, hosts=frozenset()).openapi()
+
+
 def _as_text_keys(responses: dict[int | str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {str(status): described for status, described in responses.items()}
 
