@@ -21,6 +21,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from elastream.engines.spark.batch_size import FullBatch, at_most, next_size, to_compare
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
@@ -34,8 +35,6 @@ _COMMIT_TIMEOUT_S = 60.0
 _POLL_S = 0.005
 _HOLD_POLL_S = 0.05
 _MOST_ATTEMPTS = 5  # at a batch: a Python worker that does not come up in ten seconds fails it, on a busy machine
-_LONG, _SHORT = 1.2, 0.7  # of the longest batch that is wanted: one that took longer, or could take longer
-_LEAST_RECORDS, _MOST_RECORDS = 5, 100_000_000
 _starting = threading.Lock()  # the number of state partitions is a setting of the session, which all queries share
 
 
@@ -84,6 +83,7 @@ class StepQuery:
         """Spark's thread and the one of the manager change the control, and count the waiting."""
         self._held_back_s = 0.0
         self._holding_since: float | None = None
+        self._full_before: FullBatch | None = None
         self.state_can_move = True
         """As far as is known: Spark refuses it for some operators, but only when asked."""
         self._not_started: str | None = None
@@ -238,9 +238,10 @@ class StepQuery:
             lambda control: replace(
                 control,
                 parallelism=parallelism,
-                most_records=_some(control.most_records * parallelism / control.parallelism),
+                most_records=at_most(control.most_records * parallelism / control.parallelism),
             )
         )
+        self._full_before = None  # with other instances it took another time
         if self.step.state_partitions is not None:
             self.stop()
             crash_point(CrashPoint.RESCALE_STOPPED, self.step.name)
@@ -290,20 +291,15 @@ class StepQuery:
         return records
 
     def _size_batches(self, took_s: float) -> None:
-        """Let full batches grow while they are short and shrink when they are long, so that a backlog is worked
-        off in batches between which the parallelism can change."""
-        if took_s > _LONG * self._longest_batch_s:
-            factor = self._longest_batch_s / took_s
-        elif took_s < _SHORT * self._longest_batch_s and self._is_full():
-            factor = 2.0
-        else:
-            return
-        self._change_control(lambda control: replace(control, most_records=_some(control.most_records * factor)))
-
-    def _is_full(self) -> bool:
-        """Whether there was as much to read as a batch may hold: one that had less says nothing about the size."""
+        """A batch that had less to read than it may hold says nothing about the size."""
         most = read_control(self._workspace.control(self.step.name)).most_records
-        return any(self._workspace.channel(read).log.pending(self.step.name) >= most for read in self.step.reads)
+        if not any(self._workspace.channel(read).log.pending(self.step.name) >= most for read in self.step.reads):
+            return
+        full = FullBatch(records=most, took_s=took_s)
+        size = next_size(full, self._full_before, longest_s=self._longest_batch_s)
+        self._full_before = to_compare(full, self._full_before)
+        if size != most:
+            self._change_control(lambda control: replace(control, most_records=size))
 
     def _hold_back(self) -> float:
         """Wait until the slowest reader has room: backpressure, which is never useful time. How long it took."""
@@ -322,10 +318,6 @@ class StepQuery:
             self._held_back_s += held_back_s
             self._holding_since = None
         return held_back_s
-
-
-def _some(records: float) -> int:
-    return min(_MOST_RECORDS, max(_LEAST_RECORDS, round(records)))
 
 
 def _run(frame: DataFrame) -> None:
