@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import signal
-import socket
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from serving import PATIENCE_S, eventually, in_order, word_count
+from serving import in_order, line_of, word_count, write
 
 from elastream import __version__
 from elastream.errors import InvalidInput
-from elastream.manager.events import Trouble, event_to_json
+from elastream.manager.events import Trouble
 from elastream.monitor import Snapshot
-from elastream.monitor.recording import RecordingWriter, snapshot_line
 from elastream.web.feed import Feed
 from elastream.web.following import Followed, go_on, load
 
 HAPPENED = in_order(word_count(3))
-
-
-def line_of(happened: Any) -> Mapping[str, Any]:
-    return snapshot_line(happened) if isinstance(happened, Snapshot) else event_to_json(happened)
-
-
-def write(path: Path, happened: list[Any]) -> None:
-    with RecordingWriter(path) as recording:
-        for one in happened:
-            recording.write(line_of(one))
 
 
 def texts(feed: Feed) -> list[str]:
@@ -148,32 +129,3 @@ class TestRefusals:
         path = tmp_path / "recording.jsonl"
         path.write_bytes(b"\xff\xfe\n")
         assert "line 1: not a UTF-8 text" in self.refusal(path)
-
-
-def test_the_command_follows_a_recording_until_it_is_interrupted(tmp_path: Path) -> None:
-    path = tmp_path / "recording.jsonl"
-    path.write_text("")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        command = [sys.executable, "-c", "from elastream.cli import main; main()"]
-        arguments = ["serve", str(path), "--port", str(port), "--json"]
-        with subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            said = [process.stderr.readline(), process.stderr.readline(), process.stderr.readline()]
-            assert "nothing was recorded yet" in said[0]
-            assert f"port {port} is in use" in said[1]
-            found = re.search(r"http://127\.0\.0\.1:\d+/", said[2])
-            assert found is not None
-            write(path, HAPPENED[:5])
-            eventually(
-                "the window is there",
-                lambda: httpx.get(f"{found[0]}api/v1/snapshot", timeout=PATIENCE_S).status_code == 200,
-            )
-            process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE_S) == 0
-            assert json.loads(process.stdout.read()) == {"url": found[0]}
