@@ -12,6 +12,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import median
 from typing import TypeVar
@@ -119,7 +120,8 @@ class _Viewer:
             time.sleep(0.001)
 
     def _read(self) -> None:
-        with self._client.stream("GET", self._url) as answer:
+        # it is closed in the middle of the stream, which has no end of its own
+        with suppress(httpx.HTTPError), self._client.stream("GET", self._url) as answer:
             for piece in answer.iter_bytes():
                 self.frames += piece.count(b"\nevent: ")
 
