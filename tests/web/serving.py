@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from elastream.engines.simulated.engine import SimulatedEngine
 from elastream.engines.simulated.scenario import read_scenario
 from elastream.engines.simulated.simulation import Simulation, simulate
-from elastream.manager.events import Event
+from elastream.manager.events import Event, event_to_json
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
 from elastream.monitor import Snapshot
+from elastream.monitor.recording import RecordingWriter, snapshot_line
 from elastream.policies.ds2 import DS2
 from elastream.policies.rules.policy import Rules
 from elastream.web.actions import Acting
@@ -52,6 +54,17 @@ def word_count(minutes: float = 10.0) -> Simulation:
 def in_order(run: Simulation) -> list[Snapshot | Event]:
     """As they happened: the events of a window after it."""
     return sorted([*run.snapshots, *run.events], key=lambda happened: happened.at_s)
+
+
+def line_of(happened: Snapshot | Event) -> Mapping[str, Any]:
+    return snapshot_line(happened) if isinstance(happened, Snapshot) else event_to_json(happened)
+
+
+def write(path: Path, happened: Sequence[Snapshot | Event]) -> None:
+    """Add them to a recording."""
+    with RecordingWriter(path) as recording:
+        for one in happened:
+            recording.write(line_of(one))
 
 
 def show(feed: Feed, happened: list[Snapshot | Event]) -> None:

@@ -13,7 +13,7 @@ from elastream.errors import ElastreamError
 from elastream.manager.decision import DecisionKind
 from elastream.testing import alike, chain, snapshot_of
 from elastream.web.feed import Feed
-from elastream.web.guard import own_hosts, refusal
+from elastream.web.guard import MOST_BODY, own_hosts, refusal
 from elastream.web.server import Address, Server
 from elastream.web.views import ConfigurationView
 
@@ -171,6 +171,11 @@ class TestWhoMayAsk:
         assert shown.client.get("api/v1/cost", headers=own).status_code == 200
         link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
         assert shown.client.get("", headers=link).status_code == 200
+
+    def test_what_is_too_long_is_not_read(self, shown: Served) -> None:
+        url, long = "api/v1/actions/scale", b"x" * (MOST_BODY + 1)
+        assert shown.client.post(url, content=long, headers=WITH_TOKEN).status_code == 413
+        assert shown.client.post(url, content=iter([b"{}"]), headers=WITH_TOKEN).status_code == 413
 
     def test_a_server_goes_by_its_address_and_the_names_it_was_given(self) -> None:
         hosts = own_hosts("192.0.2.7", 80, ["Dashboard.example"])

@@ -78,7 +78,11 @@ class ActionView(View):
 
 
 _PROBLEMS = problems.documented(
-    HTTPStatus.UNAUTHORIZED, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
 )
 _LATER: dict[int | str, dict[str, Any]] = {
     202: {"model": ActionView, "description": "The manager is busy, and will do it when it is not"}

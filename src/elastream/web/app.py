@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -31,11 +29,6 @@ _PAGE = StaticFiles(directory=Path(__file__).parent / "page", html=True)
 def build_app(
     feed: Feed, configuration: views.ConfigurationView, *, hosts: frozenset[str], acting: Acting | None = None
 ) -> FastAPI:
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        feed.close()
-
     app = FastAPI(
         title="elastream",
         version=__version__,
@@ -44,7 +37,6 @@ def build_app(
         docs_url=None,  # its scripts come from elsewhere, and the page allows none but its own
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=lifespan,
     )
     app.state.acting = acting
     problems.install(app)

@@ -21,7 +21,7 @@ from elastream.web import views
 from elastream.web.history import History
 
 MOST_VIEWERS = 100
-_MOST_WAITING = 64  # updates for one viewer: minutes of them, at one window and a few events each ten seconds
+_MOST_WAITING = 128  # updates for one viewer: minutes of them, at one window and a few events each ten seconds
 _MOST_KEPT = 256  # updates for those that come back
 _HEARTBEAT_S = 15.0
 
@@ -79,6 +79,10 @@ class Feed:
         """Nothing more will come, but what there is can still be looked at."""
         self._soon(lambda: self._tell(self.history.end()))
 
+    def close(self) -> None:
+        """Every stream ends, and nobody is told anything any more."""
+        self._soon(self._close)
+
     def begin_anew(self) -> None:
         """What is shown was written from the beginning once more: nothing of it holds any longer."""
         self._soon(self._begin_anew)
@@ -123,8 +127,7 @@ class Feed:
         finally:
             self._viewers.discard(viewer)
 
-    def close(self) -> None:
-        """Every stream ends."""
+    def _close(self) -> None:
         self._closed = True
         for viewer in tuple(self._viewers):
             self._drop(viewer)

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from elastream.web import problems
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+MOST_BODY = 1_000_000
 _HEADERS = {
     # no script, style or address but the server's own, and nobody may put the page in a frame
     "Content-Security-Policy": (
@@ -52,6 +53,12 @@ def refusal(headers: Mapping[str, str], hosts: Iterable[str]) -> str | None:
     return None
 
 
+def is_too_long(headers: Mapping[str, str]) -> bool:
+    """Whether what is sent is more than any request needs, or of a length that nobody knows before."""
+    length = headers.get("content-length", "0")
+    return "transfer-encoding" in headers or not length.isdecimal() or int(length) > MOST_BODY
+
+
 class Guard:
     """ASGI middleware: the check, and the headers that keep a browser from doing what the page never asks for."""
 
@@ -72,8 +79,11 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        refused = refusal(Headers(scope=scope), self._hosts)
-        if refused is None:
-            await self._app(scope, receive, send_with_headers)
+        headers = Headers(scope=scope)
+        if (why := refusal(headers, self._hosts)) is not None:
+            await problems.response(HTTPStatus.FORBIDDEN, why)(scope, receive, send_with_headers)
+        elif is_too_long(headers):
+            why = f"a request has at most {MOST_BODY:,} bytes, and says how many"
+            await problems.response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)(scope, receive, send_with_headers)
         else:
-            await problems.response(HTTPStatus.FORBIDDEN, refused)(scope, receive, send_with_headers)
+            await self._app(scope, receive, send_with_headers)

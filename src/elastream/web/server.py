@@ -70,7 +70,7 @@ class Server:
                 self.app,
                 http=_Connection,
                 ws="none",
-                lifespan="on",
+                lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -90,6 +90,7 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._feed.close()  # first: the server waits for its streams to end
         self._server.should_exit = True
         self._thread.join(_END_WITHIN_S)
 

@@ -1,0 +1,86 @@
+"""The commands that serve, as processes: what they print, what they answer, and how they end."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from serving import PATIENCE_S, eventually, in_order, word_count, write
+
+WORD_COUNT = Path(__file__).parents[2] / "examples" / "wordcount.yaml"
+
+
+@contextmanager
+def elastream(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", "from elastream.cli import main; main()", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[str], pattern: str) -> str:
+    """What it says on standard error that fits; it is read until then."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if found := re.search(pattern, line):
+            return found[1]
+    raise AssertionError(f"it ended without saying {pattern!r}")
+
+
+def test_a_recording_is_served_and_followed_until_ctrl_c(tmp_path: Path) -> None:
+    path = tmp_path / "recording.jsonl"
+    path.write_text("")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        with elastream("serve", str(path), "--port", port, "--json") as process:
+            said(process, "(nothing was recorded yet)")
+            assert said(process, r"port (\d+) is in use") == port
+            url = said(process, r"page: (http://127\.0\.0\.1:\d+/)")
+            write(path, in_order(word_count(1))[:5])
+            with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
+                eventually("the window is there", lambda: client.get("api/v1/snapshot").status_code == 200)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 0
+            assert process.stdout is not None
+            assert json.loads(process.stdout.read()) == {"url": url}
+
+
+def test_a_recording_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with elastream("serve", str(tmp_path / "none.jsonl")) as process:
+        said(process, "error: .*(there is no such file)")
+        assert process.wait(PATIENCE_S) == 2
+
+
+def test_a_simulation_can_be_watched_and_does_what_it_is_told(tmp_path: Path) -> None:
+    arguments = ["simulate", str(WORD_COUNT), "--serve", "--port", "0", "--speed", "30", "--out", str(tmp_path)]
+    with elastream(*arguments) as process:
+        url = said(process, r"page: (http://127\.0\.0\.1:\d+/)#token=")
+        token = said(process, r"token for actions: (\S+)")
+        with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
+            eventually("windows come", lambda: client.get("api/v1/snapshot").status_code == 200)
+            asked = client.post("api/v1/actions/pause", headers={"Authorization": f"Bearer {token}"})
+            assert (asked.status_code, asked.json()["manager"]["paused"]) == (200, True)
+            body = {"parallelism": {"words": 7}}
+            client.post("api/v1/actions/scale", json=body, headers={"Authorization": f"Bearer {token}"})
+            eventually(
+                "it is scaled", lambda: "words 7" in _plan(client.get("api/v1/snapshot").json()["operators"])
+            )
+            assert client.post("api/v1/actions/resume").status_code == 401
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
+
+
+def _plan(operators: list[dict[str, object]]) -> str:
+    return ", ".join(f"{operator['name']} {operator['parallelism']}" for operator in operators)
