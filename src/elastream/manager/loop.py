@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from elastream.errors import ElastreamError
@@ -37,19 +35,6 @@ class WallClock:
 
     def wait(self, seconds: float) -> None:
         self.stopped.wait(seconds)
-
-
-@contextmanager
-def stopping_on_signals(clock: WallClock) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run after what is under way, not in the middle of it."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, lambda *_: clock.stopped.set())
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _nothing(_: object) -> None:
