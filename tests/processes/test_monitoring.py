@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -120,10 +121,15 @@ class Scene:
 def says(process: subprocess.Popen[str], true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The first line of which it is true; a process that ends, or is silent for ever, fails the test."""
     assert process.stdout is not None
-    for line in process.stdout:
-        found: dict[str, Any] = json.loads(line)
-        if true(found):
-            return found
+    impatience = threading.Timer(_PATIENCE_S, process.kill)
+    impatience.start()
+    try:
+        for line in process.stdout:
+            found: dict[str, Any] = json.loads(line)
+            if true(found):
+                return found
+    finally:
+        impatience.cancel()
     raise AssertionError(f"the process ended with {process.wait()} before it said so")
 
 

@@ -19,7 +19,7 @@ from elastream.commands.shared import JsonOption, SetOption, err, out
 from elastream.errors import InvalidInput
 from elastream.live_master import LiveMaster
 from elastream.manager.events import Event, event_to_json
-from elastream.manager.loop import stopping_on_signals
+from elastream.manager.signals import stopping_on_signals
 from elastream.monitoring.adaptor import ReportedSizes
 from elastream.monitoring.agent import Agent
 from elastream.monitoring.agent_client import AgentClient

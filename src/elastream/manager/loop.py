@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from elastream.errors import ElastreamError
@@ -49,19 +47,6 @@ class WallClock:
     def stop(self) -> None:
         self.stopped.set()
         self._woken.set()
-
-
-@contextmanager
-def stopping_on_signals(clock: WallClock) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run after what is under way, not in the middle of it."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, lambda *_: clock.stop())
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _nothing(_: object) -> None:

@@ -28,7 +28,8 @@ from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.events import Event, Trouble, event_to_json
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
-from elastream.manager.loop import Manager, WallClock, stopping_on_signals
+from elastream.manager.loop import Manager, WallClock
+from elastream.manager.signals import stopping_on_signals
 from elastream.manager.store import Store
 from elastream.monitor import Snapshot
 from elastream.monitor.recording import RecordingWriter
