@@ -3,7 +3,7 @@
 Everything is simulated: the testbed of `fog_testbed.py`, whose unpublished parameters are chosen by argument
 there, under the load of `workloads/taxi_rides.py`. All algorithms meet the same load, nodes and downtimes; the
 seed draws the noise of the load, where the nodes are, and what the unaware ones choose. They are run as the paper
-says: asked every minute, also in the first after an action (no warm-up), and nothing is taken back.
+says: asked every minute, nothing taken back; a window of warm-up after an action is the manager's default.
 
 The threshold on DT of Algorithm 2 is not published either. It is the share of the capacity that a scale-down
 leaves unused, and here a fifth: utilization is below 80 % after a scale-down, far enough from the limit that the
@@ -152,7 +152,7 @@ def simulate_one(label: str, seed: int, *, testbed: FogTestbed | None = None, sp
     options: dict[str, Any] = {} if label in (_GESSCALE, _BY_INPUT_RATE) else {"seed": seed}
     if label in _WITH_THRESHOLD:
         options["spare"] = spare
-    knobs = build(Knobs, {**info(name).knobs, "warm_up_intervals": 0}, place=name)
+    knobs = build(Knobs, info(name).knobs, place=name)
     return simulate(model, create(name, options), knobs, duration_s=duration_s)
 
 

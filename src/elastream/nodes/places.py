@@ -6,7 +6,7 @@ in its place, as for a decision that names none. Where there are not enough node
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from elastream.errors import ElastreamError
@@ -49,17 +49,17 @@ class Places:
                     told.append(f"{name}: {', '.join(gone)} cannot be used any more, chosen again")
         return Chosen(placement=placement, told="; ".join(told))
 
-    def without_gone(self) -> Chosen:
-        """As many nodes for every operator, others in the place of those that are gone.
+    def without_gone(self, *, up: Collection[str]) -> Chosen:
+        """As many nodes for every operator, others in the place of those that are gone or not up.
 
-        Where there is no other, the one that is gone keeps its place until it returns.
+        Where there is no other, the one that is gone keeps its place until one returns.
         """
         placement, told, missing = dict(self.placement), [], 0
         for name, own in self.placement.items():
-            gone = [node for node in own if not self.pool[node].available]
+            left = [node for node in own if node in up and self.pool[node].available]
+            gone = [node for node in own if node not in left]
             if not gone:
                 continue
-            left = [node for node in own if self.pool[node].available]
             found = resized(self.pool, left, len(own), taken=_others(placement, name))
             placement[name] = (*found, *gone[len(found) - len(left) :])
             told.append(_replaced_text(name, gone, found[len(left) :]))
@@ -99,6 +99,8 @@ def _others(placement: Placement, name: str) -> list[str]:
 
 
 def _replaced_text(name: str, gone: list[str], joining: tuple[str, ...]) -> str:
+    if set(joining) == set(gone):
+        return f"{name}: {', '.join(gone)} is back"
     text = f"{name}: {', '.join(gone)} is gone"
     if joining:
         text += f", {', '.join(joining)} in its place"

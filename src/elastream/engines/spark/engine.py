@@ -27,7 +27,8 @@ from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
-from elastream.engines.spark.on_nodes import OnNodes, OnWorkers
+from elastream.engines.spark.on_nodes import OnWorkers
+from elastream.engines.spark.on_nodes import on_nodes as placed_on
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.rest import RestApi
@@ -242,6 +243,8 @@ class SparkEngine:
     def _tend(self) -> list[str]:
         """Replace nodes that are gone; what that spoils, in words."""
         told = self._allocation.tend()
+        for text in told:
+            self._say(text)
         self._set_fetches()
         return told
 
@@ -428,7 +431,7 @@ def _allocation(
 ) -> Allocation:
     if on_nodes is None:
         return allocation_for(spark, api, executors)
-    return OnNodes(spark, api, pipeline, executors, on_nodes)
+    return placed_on(spark, api, pipeline, executors, on_nodes)
 
 
 def _core_waits(spark: SparkSession) -> CoreWaits | None:

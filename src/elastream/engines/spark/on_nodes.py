@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
@@ -26,7 +27,7 @@ from elastream.engines.spark.rest import RestApi
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.nodes import NodePool
 from elastream.nodes.files import WorkerNodes
-from elastream.nodes.places import NoNodeLeftError, Placement, Places
+from elastream.nodes.places import Chosen, NoNodeLeftError, Placement, Places
 from elastream.nodes.roster import Roster, round_trips_s
 
 _JOIN_TIMEOUT_S = 120.0
@@ -68,18 +69,60 @@ class OnWorkers:
     daemons: Daemons
 
 
+class HostedExecutors(Protocol):
+    """The executors of the application, by their hosts."""
+
+    def take_over(self) -> None: ...
+
+    def request(self, total: int) -> None: ...
+
+    def hosts(self) -> Mapping[str, str]: ...
+
+    def decommission_hosts(self, hosts: Sequence[str]) -> None: ...
+
+
+class NodeWorkers(Protocol):
+    """A worker on each node: a process."""
+
+    def start(self, node: str) -> None: ...
+
+    def stop(self, node: str) -> None: ...
+
+    def is_alive(self, node: str) -> bool: ...
+
+    def how_ended(self, node: str) -> str: ...
+
+
+def on_nodes(
+    spark: SparkSession, api: RestApi, pipeline: Pipeline, options: ExecutorOptions, workers: OnWorkers
+) -> OnNodes:
+    options = executors_on(workers.nodes, pipeline, options)
+    master = str(spark.sparkContext.master)
+    return OnNodes(
+        workers.nodes,
+        operator=placed_operator(pipeline),
+        executors=Executors(spark, api, options),
+        workers=_Processes(workers, master=master, options=options),
+    )
+
+
 class OnNodes:
     def __init__(
-        self, spark: SparkSession, api: RestApi, pipeline: Pipeline, options: ExecutorOptions, workers: OnWorkers
+        self,
+        nodes: WorkerNodes,
+        *,
+        operator: str,
+        executors: HostedExecutors,
+        workers: NodeWorkers,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._options = executors_on(workers.nodes, pipeline, options)
-        self._executors = Executors(spark, api, self._options)
-        self._master = str(spark.sparkContext.master)
-        self._nodes = workers.nodes
-        self._daemons = workers.daemons
-        self._operator = placed_operator(pipeline)
-        self._roster = Roster(pool=self._nodes.pool)
-        self._placement: Placement = {self._operator: ()}
+        self._nodes = nodes
+        self._clock = clock
+        self._operator = operator
+        self._executors = executors
+        self._workers = workers
+        self._roster = Roster(pool=nodes.pool)
+        self._placement: Placement = {operator: ()}
         self._next: Placement = self._placement
         """Of the action under way; where there is none, the one in force."""
 
@@ -95,7 +138,6 @@ class OnNodes:
         """Take over from Spark, and start the first workers."""
         self._executors.take_over()
         told = self.make_room(slots)
-        self._check_hosts()
         self._placement = self._next
         return told
 
@@ -105,14 +147,12 @@ class OnNodes:
         told = []
         while joining := self._startable():
             failed = self._join(joining)
-            told += failed
-            chosen = self._places(self._next).without_gone()
-            told.append(chosen.told)
+            chosen = self._chosen_again()
+            told += [*failed, chosen.told]
             if failed and chosen.missing:
                 self._next = self._placement
                 self.release(slots, dict)
                 raise NoNodeLeftError(f"no node is left: {'; '.join(filter(None, told))}")
-            self._next = chosen.placement
         return "; ".join(filter(None, told)) or None
 
     def release(self, slots: int, state_tasks: Callable[[], Mapping[str, int]]) -> str | None:
@@ -133,21 +173,21 @@ class OnNodes:
         """Stop workers that have finished and replace nodes that are gone; what spoils a measurement, in words."""
         on = self._executors_on()
         for node in sorted(self._roster.leaving):
-            if node not in on or not self._is_alive(node):
-                self._daemons.stop([_worker(node)])
+            if node not in on or not self._workers.is_alive(node):
+                self._workers.stop(node)
                 self._roster = self._roster.stopped(node)
-        told = [self._lost(node) for node in sorted(self._roster.up) if not self._is_alive(node)]
-        chosen = self._places(self._placement).without_gone()
-        self._next = chosen.placement
-        if joining := self._startable():
+        told = [self._lost(node) for node in sorted(self._roster.up) if not self._workers.is_alive(node)]
+        chosen = self._chosen_again()
+        while joining := self._startable():
             told += [chosen.told, *self._join(joining)]
-        elif told:
+            chosen = self._chosen_again()
+        if told and chosen.missing:
             told.append(chosen.told)
         self._placement = self._next
         return list(filter(None, told)) or [f"{node}: its executor is not there" for node in self._up_without(on)]
 
     def nodes(self) -> tuple[NodePool | None, Placement]:
-        return self._roster.at(time.monotonic()), self._placement
+        return self._roster.at(self._clock()), self._placement
 
     def fetches(self) -> Mapping[str, Fetches]:
         """What the tasks of the operator wait for, where delays are emulated."""
@@ -158,27 +198,34 @@ class OnNodes:
     # Workers
 
     def _places(self, placement: Placement) -> Places:
-        return Places(pool=self._roster.at(time.monotonic()), placement=placement)
+        return Places(pool=self._roster.at(self._clock()), placement=placement)
+
+    def _chosen_again(self) -> Chosen:
+        """Others for those of the chosen nodes that are gone."""
+        chosen = self._places(self._next).without_gone(up=self._roster.up)
+        self._next = chosen.placement
+        return chosen
 
     def _startable(self) -> list[str]:
         """Of the nodes that are chosen and have no worker those that are not known to be away."""
-        pool = self._roster.at(time.monotonic())
+        pool = self._roster.at(self._clock())
         return [node for node in self._roster.to_start(self._next) if pool[node].available]
 
     def _join(self, nodes: Sequence[str]) -> list[str]:
         """Start workers, and return when an executor is up on each; what became of those that did not come."""
         for node in nodes:
-            self._start(node)
+            self._workers.start(node)
         missing, told = set(nodes), []
         self._request(joining=len(missing))
-        deadline_s = time.monotonic() + _JOIN_TIMEOUT_S
+        deadline_s = self._clock() + _JOIN_TIMEOUT_S
         while missing:
             on = self._executors_on()
+            self._check_hosts(on)
             for node in sorted(missing):
                 if node in on:
                     missing.remove(node)
                     self._roster = self._roster.started(node)
-                elif not self._is_alive(node) or time.monotonic() > deadline_s:
+                elif not self._workers.is_alive(node) or self._clock() > deadline_s:
                     missing.remove(node)
                     told.append(self._lost(node, joining=len(missing)))
             time.sleep(_POLL_S if missing else 0.0)
@@ -187,33 +234,15 @@ class OnNodes:
     def _request(self, *, joining: int = 0) -> None:
         self._executors.request(len(self._roster.up) + joining)
 
-    def _start(self, node: str) -> None:
-        of_worker = {"master": self._master, "cores": self._options.cores, "memory": self._options.memory}
-        command = self._nodes.command(node, **of_worker)
-        if command is not None:
-            self._daemons.start_command(_worker(node), command, node=node)
-            return
-        self._daemons.start_worker(
-            _worker(node),
-            master=self._master,
-            host=self._nodes.hosts[node],
-            cores=self._options.cores,
-            memory=self._options.memory,
-            node=node,
-        )
-
     def _lost(self, node: str, *, joining: int = 0) -> str:
         """It is left alone for a while; why, in words. So many others are about to join."""
-        alive = self._is_alive(node)
-        why = f"no executor came up on {node}" if alive else self._daemons.how_ended(_worker(node))
-        self._roster = self._roster.lost(node, time.monotonic())
+        alive = self._workers.is_alive(node)
+        why = f"no executor came up on {node}" if alive else self._workers.how_ended(node)
+        self._roster = self._roster.lost(node, self._clock())
         # first, or the master would try again and again on a worker that ends, and give the application up
         self._request(joining=joining)
-        self._daemons.stop([_worker(node)])
+        self._workers.stop(node)
         return why
-
-    def _is_alive(self, node: str) -> bool:
-        return self._daemons.is_alive(_worker(node))
 
     # Read back from Spark
 
@@ -235,14 +264,48 @@ class OnNodes:
             f"{node} (executor {', '.join(on.get(node, ['none yet']))})" for node in nodes
         )
 
-    def _check_hosts(self) -> None:
-        unknown = [name for name in self._executors_on() if name not in self._nodes.pool]
+    def _check_hosts(self, on: Mapping[str, Sequence[str]]) -> None:
+        unknown = [name for name in on if name not in self._nodes.pool]
         if unknown:
             raise ElastreamError(
-                f"{self._master}: an executor runs on {unknown[0]}, which is no host of the file of nodes; the "
+                f"an executor runs on {unknown[0]}, which is no host of the file of nodes; the "
                 "cluster must have no other workers than those that this run starts"
             )
 
 
-def _worker(node: str) -> str:
+class _Processes:
+    """Of this machine, or of the command that the file of nodes gives."""
+
+    def __init__(self, workers: OnWorkers, *, master: str, options: ExecutorOptions) -> None:
+        self._nodes = workers.nodes
+        self._daemons = workers.daemons
+        self._master = master
+        self._options = options
+
+    def start(self, node: str) -> None:
+        of_worker = {"master": self._master, "cores": self._options.cores, "memory": self._options.memory}
+        command = self._nodes.command(node, **of_worker)
+        if command is not None:
+            self._daemons.start_command(_name(node), command, node=node)
+            return
+        self._daemons.start_worker(
+            _name(node),
+            master=self._master,
+            host=self._nodes.hosts[node],
+            cores=self._options.cores,
+            memory=self._options.memory,
+            node=node,
+        )
+
+    def stop(self, node: str) -> None:
+        self._daemons.stop([_name(node)])
+
+    def is_alive(self, node: str) -> bool:
+        return self._daemons.is_alive(_name(node))
+
+    def how_ended(self, node: str) -> str:
+        return self._daemons.how_ended(_name(node))
+
+
+def _name(node: str) -> str:
     return f"worker {node}"
