@@ -380,6 +380,7 @@ class SparkEngine:
             cost = self._meters[name].cost(state_partitions=partitions, longest_batch_s=self._longest_batch_s)
             if cost is not None:
                 self._costs[name] = cost
+                self._queries[name].per_record_s = cost.per_record_s
 
     def _too_new(self) -> list[str]:
         return [name for name in self._graph.scalable if self._meters[name].is_too_new]

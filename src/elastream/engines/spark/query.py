@@ -34,7 +34,8 @@ _POLL_S = 0.005
 _HOLD_POLL_S = 0.05
 _MOST_ATTEMPTS = 5  # at a batch: a Python worker that does not come up in ten seconds fails it, on a busy machine
 _LONG, _SHORT = 1.2, 0.7  # of the longest batch that is wanted: one that took longer, or could take longer
-_LEAST_RECORDS, _MOST_RECORDS = 5, 100_000_000
+_FEW_RECORDS, _MOST_RECORDS = 100, 100_000_000
+_LEAST_RECORDS = 5  # where a record is known to take long
 _starting = threading.Lock()  # the number of state partitions is a setting of the session, which all queries share
 
 
@@ -75,6 +76,8 @@ class StepQuery:
         self._say = say
         self.failures = 0
         """In a row, without a batch between them."""
+        self.per_record_s: float | None = None
+        """What a record costs an instance, where someone knows."""
         self._query: StreamingQuery | None = None
         self._stopping = threading.Event()
         self._batch_ended: int | None = None
@@ -232,7 +235,7 @@ class StepQuery:
         self._change_control(
             lambda control: Control(
                 parallelism=parallelism,
-                most_records=_some(control.most_records * parallelism / control.parallelism),
+                most_records=self._some(control.most_records * parallelism / control.parallelism, parallelism),
             )
         )
         if self.step.state_partitions is not None:
@@ -292,7 +295,19 @@ class StepQuery:
             factor = 2.0
         else:
             return
-        self._change_control(lambda control: replace(control, most_records=_some(control.most_records * factor)))
+        self._change_control(
+            lambda control: replace(
+                control, most_records=self._some(control.most_records * factor, control.parallelism)
+            )
+        )
+
+    def _some(self, records: float, parallelism: int) -> int:
+        return within_bounds(
+            records,
+            parallelism=parallelism,
+            per_record_s=self.per_record_s,
+            longest_batch_s=self._longest_batch_s,
+        )
 
     def _is_full(self) -> bool:
         """Whether there was as much to read as a batch may hold: one that had less says nothing about the size."""
@@ -318,8 +333,16 @@ class StepQuery:
         return held_back_s
 
 
-def _some(records: float) -> int:
-    return min(_MOST_RECORDS, max(_LEAST_RECORDS, round(records)))
+def within_bounds(records: float, *, parallelism: int, per_record_s: float | None, longest_batch_s: float) -> int:
+    """How many records a batch may have: fewer than a hundred only where so many are known to take too long.
+
+    Else what takes its time is the batch, and smaller ones would only be more of them.
+    """
+    least = _FEW_RECORDS
+    if per_record_s:
+        wanted = round(parallelism * longest_batch_s / per_record_s)
+        least = max(_LEAST_RECORDS, min(_FEW_RECORDS, wanted))
+    return min(_MOST_RECORDS, max(least, round(records)))
 
 
 def _run(frame: DataFrame) -> None:
