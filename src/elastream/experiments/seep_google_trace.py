@@ -85,8 +85,8 @@ def run(progress: Progress) -> Report:
         )
         kept = [table.to_pandas() for table in FileChannel(folder / RESULTS).tables()]
     progress("comparing", 0.9)
-    results = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
     expected = expected_results(EXTRACT, INTERVAL_S)
+    results = pd.concat(kept, ignore_index=True) if kept else expected.iloc[:0]
     progress("done", 1.0)
     return Report(
         checks=tuple(_checks(found, results, expected)),
