@@ -21,6 +21,9 @@ from elastream.manager.decision import Decision
 from elastream.manager.events import Decided
 from elastream.monitor import Reading, Snapshot
 from elastream.policies.rules.files import read_rules
+from elastream.workloads.google_query import CLUSTER
+from elastream.workloads.google_trace import EXTRACT
+from elastream.workloads.google_with_pandas import expected_results
 
 GRAPH = Dataflow.of((Operator(name="source", source=True), Operator(name=OPERATOR)), [("source", OPERATOR)])
 
@@ -151,3 +154,23 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
 def test_they_are_not_among_those_that_are_run_together() -> None:
     assert not {"seep-spark", "seep-static", "seep-google-trace"} & set(frame.short_ones())
     assert "seep-simulated" in frame.short_ones()
+
+
+def test_the_check_of_the_results_sees_one_that_is_off() -> None:
+    run = found([(0.0, 0.0), (5.0, 0.0)], (5, 1, 2)).run
+    expected = expected_results(EXTRACT, 2700)
+    snapshots = tuple(
+        replace(one, dataflow=_with_cluster(), plan=Plan({**one.plan, CLUSTER: 1})) for one in run.snapshots
+    )
+    run = replace(run, snapshots=snapshots)
+    checks = list(seep_google_trace._checks(run, expected, expected))
+    assert holds(checks) == [True, True, False, True, True], "it was never scaled in"
+    assert "0 differ" in checks[0].ours
+    off = expected.assign(disk=expected["disk"] * 1.01)
+    for wrong in (off, expected.iloc[:0]):
+        assert not next(seep_google_trace._checks(run, wrong, expected)).holds
+
+
+def _with_cluster() -> Dataflow:
+    operators = (Operator(name="source", source=True), Operator(name=OPERATOR), Operator(name=CLUSTER, fixed=True))
+    return Dataflow.of(operators, [("source", OPERATOR), (OPERATOR, CLUSTER)])

@@ -63,6 +63,7 @@ class Running:
         folder: Path,
         *,
         channels: ChannelKind | None = None,
+        longest_batch_s: float = LONGEST_BATCH_S,
         **options: Any,
     ) -> None:
         self.pipeline = pipeline
@@ -73,7 +74,7 @@ class Running:
             spark,
             folder / "run",
             batch_interval_s=BATCH_INTERVAL_S,
-            longest_batch_s=LONGEST_BATCH_S,
+            longest_batch_s=longest_batch_s,
             channels=channels,
             **options,
         )

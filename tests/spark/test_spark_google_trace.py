@@ -19,7 +19,8 @@ SPEED = 400.0  # 14 s for the extract, if the machine has nothing else to do
 def test_every_statistic_is_right_while_the_operator_is_rescaled(spark: SparkSession, tmp_path: Path) -> None:
     expected = expected_results(EXTRACT, INTERVAL_S)
     pipeline = google_query(kept(tmp_path, RESULTS), speed=SPEED, most_instances=4)
-    with Running(spark, pipeline, tmp_path) as running:
+    # a batch takes long for its own sake on a slow machine, and many small ones would take minutes there
+    with Running(spark, pipeline, tmp_path, longest_batch_s=5.0) as running:
         assert running.engine.graph()[CLUSTER].fixed
 
         def ends() -> int:

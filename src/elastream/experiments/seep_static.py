@@ -59,7 +59,7 @@ _DIFFERS = (
     "30 s are nothing in the two hours of the thesis, and much in our minute.",
     "What one instance can do (25 events a second) is what it was given; the thesis measured 18,405. Only the "
     "ratios compare. The limit of the operator for the cluster was given the thesis's ratio, so that it must come "
-    "between 4 and 8; what is found is that the time stops falling there, and which operator is then busy.",
+    "between 4 and 8; the question is whether the time stops falling there, and who is then busy.",
     "Throughput is that of the batches of the operator for the cluster, each over the time since the one before; "
     "the thesis samples at its sink.",
 )

@@ -14,7 +14,7 @@ def stopping_on_signals(clock: WallClock) -> Iterator[None]:
     """They end the run after what is under way, not in the middle of it."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
-        signal.signal(number, lambda *_: clock.stopped.set())
+        signal.signal(number, lambda *_: clock.stop())
     try:
         yield
     finally:

@@ -9,7 +9,8 @@ says something on a machine with few cores: waiting needs none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,32 +70,42 @@ def costing(frame: DataFrame, microseconds: Any) -> DataFrame:
 
 def machine_states(events: DataFrame, interval_s: int = INTERVAL_S) -> DataFrame:
     """Of every machine, its sums at the end of each interval in which something happened to it."""
-
-    def take(key: tuple[int], batches: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        (machine,) = key
-        kept = Machine.from_text(state.get[0]) if state.exists else Machine()
-        columns = list(Event._fields)
-        events = [Event(*row) for batch in batches for row in batch[columns].itertuples(index=False, name=None)]
-        told = list(kept.take(machine, events, interval_s))
-        state.update((kept.to_text(),))
-        yield _frame([(*one[:-1], *one.sums) for one in told], _TOLD)
-
+    take = partial(take_events, interval_s=interval_s)
     return events.groupBy("machine").applyInPandasWithState(take, _TOLD, "running string", "append", "NoTimeout")
 
 
 def cluster_statistics(machines: DataFrame, interval_s: int = INTERVAL_S) -> DataFrame:
     """Of the cluster and of each machine, what there is at the end of each interval that is over."""
-
-    def take(key: tuple[int], batches: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        del key
-        kept = Cluster.from_text(state.get[0]) if state.exists else Cluster()
-        rows = [row for batch in batches for row in batch[_names(_TOLD)].itertuples(index=False, name=None)]
-        found = list(kept.take((told_of(row) for row in rows), interval_s))
-        state.update((kept.to_text(),))
-        yield _frame([(*one[:-1], *one.sums) for one in found], _RESULT)
-
+    take = partial(take_told, interval_s=interval_s)
     everything = machines.withColumn("of", F.lit(0)).groupBy("of")
     return everything.applyInPandasWithState(take, _RESULT, "cluster string", "append", "NoTimeout")
+
+
+def take_events(
+    key: tuple[int], batches: Iterable[pd.DataFrame], state: GroupState, *, interval_s: int
+) -> Iterator[pd.DataFrame]:
+    """The events of one machine in a batch."""
+    kept = Machine.from_text(state.get[0]) if state.exists else Machine()
+    events = [Event(*row) for row in _rows(batches, Event._fields)]
+    told = list(kept.take(int(key[0]), events, interval_s))
+    state.update((kept.to_text(),))
+    yield _frame([(*one[:-1], *one.sums) for one in told], _TOLD)
+
+
+def take_told(
+    key: tuple[int], batches: Iterable[pd.DataFrame], state: GroupState, *, interval_s: int
+) -> Iterator[pd.DataFrame]:
+    """What machines told in a batch."""
+    del key
+    kept = Cluster.from_text(state.get[0]) if state.exists else Cluster()
+    found = list(kept.take(map(told_of, _rows(batches, _names(_TOLD))), interval_s))
+    state.update((kept.to_text(),))
+    yield _frame([(*one[:-1], *one.sums) for one in found], _RESULT)
+
+
+def _rows(batches: Iterable[pd.DataFrame], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    for batch in batches:
+        yield from batch[list(columns)].itertuples(index=False, name=None)
 
 
 def _frame(rows: list[tuple[Any, ...]], schema: str) -> pd.DataFrame:

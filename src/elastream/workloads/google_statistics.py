@@ -148,9 +148,9 @@ class Cluster:
 
 
 def told_of(row: Sequence[Any]) -> Told:
-    """From its values in a row."""
-    machine, interval, first, last, events, *sums = row
-    return Told(machine, interval, first, last, events, Sums(*sums))
+    """From its values in a row, whose numbers may be those of NumPy, which cannot be written as JSON."""
+    machine, interval, first, last, events = map(int, row[:5])
+    return Told(machine, interval, first, last, events, Sums(*map(float, row[5:])))
 
 
 def _merged(before: Told | None, one: Told) -> Told:

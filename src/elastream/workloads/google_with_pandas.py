@@ -61,7 +61,8 @@ def differing(found: pd.DataFrame, expected: pd.DataFrame) -> list[str]:
 def _by_place(results: pd.DataFrame) -> pd.DataFrame:
     # of the cluster there is one of each statistic; -1 is no number of a machine
     machine = results["machine"].astype("Int64").fillna(-1).astype("int64")
-    return results.assign(machine=machine).set_index(["at_s", "machine", "statistic"])
+    placed = results.assign(at_s=results["at_s"].astype("int64"), machine=machine)
+    return placed.set_index(["at_s", "machine", "statistic"]).sort_index()
 
 
 def _words(place: tuple[int, int, str]) -> str:
