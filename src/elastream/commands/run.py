@@ -17,7 +17,7 @@ from elastream.errors import ElastreamError
 from elastream.live import LiveRun
 from elastream.manager.events import Event, event_to_json
 from elastream.monitor import Snapshot
-from elastream.settings import counts_of, pairs_of, policy_and_knobs, with_rules
+from elastream.settings import counts_of, header_of, pairs_of, policy_and_knobs, with_rules
 from elastream.settings import duration as duration_of
 
 _TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble")
@@ -118,7 +118,14 @@ def run(
 
         try:
             run_pipeline(
-                found, chosen, knobs, options, on_snapshot=on_snapshot, on_event=on_event, on_phase=live.phase
+                found,
+                chosen,
+                knobs,
+                options,
+                header=header_of(found.pipeline.name, "spark", policy, chosen, knobs),
+                on_snapshot=on_snapshot,
+                on_event=on_event,
+                on_phase=live.phase,
             )
         except PipelineFailed as error:
             raise ElastreamError(str(error)) from None

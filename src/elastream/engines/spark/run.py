@@ -29,7 +29,7 @@ from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
 from elastream.manager.store import Store
 from elastream.monitor import Snapshot
-from elastream.monitor.recording import RecordingWriter
+from elastream.monitor.recording import RecordingWriter, RunHeader
 from elastream.policies.catalog import Policy
 
 
@@ -88,6 +88,7 @@ def run(
     knobs: Knobs,
     options: RunOptions,
     *,
+    header: RunHeader,
     on_snapshot: Callable[[Snapshot], None],
     on_event: Callable[[Event], None],
     on_phase: Callable[[str], None],
@@ -111,6 +112,7 @@ def run(
             Store(options.folder / "manager.sqlite") as store,
             RecordingWriter(options.folder / "recording.jsonl") as recording,
         ):
+            recording.begin(header)
 
             def record_snapshot(snapshot: Snapshot) -> None:
                 recording.snapshot(snapshot)
