@@ -71,9 +71,7 @@ def _what_if(
     try:
         with progress("simulating", quiet=quiet) as told:
             return what_if(story, against=names, settings=settings, on_progress=told), ""
-    except CannotSimulateError as error:
-        return None, str(error)
-    except InvalidInput as error:
+    except (CannotSimulateError, InvalidInput) as error:  # the second: settings that this version does not know
         return None, str(error)
 
 

@@ -25,6 +25,7 @@ _MOST_POINTS = 1200
 _HOURS_FROM_S = 3 * 3600.0
 _MOST_MARKS = 25
 _MOST_NAMED = 12  # operators in a legend
+_NAMES_IN_A_ROW = 5
 _LONGEST_NAME = 28
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "http://www.w3.org/1999/xlink"
@@ -41,8 +42,8 @@ def run_figure(story: Story, demand: Series | None) -> Any:
         times_s=tuple(s.begin_s for s in line.stretches), values=tuple(s.records_per_s for s in line.stretches)
     )
     taken = Series(times_s=arriving.times_s, values=tuple(_taken_in(story)))
-    _step(rates, arriving, line.duration_s, unit_s, color=INK, linestyle="--", linewidth=1.3, label="arriving")
-    _step(rates, taken, line.duration_s, unit_s, color=COLOURS[0], linewidth=1.4, label="processed")
+    _step(rates, taken, line.duration_s, unit_s, color=COLOURS[0], linewidth=1.6, label="processed")
+    _step(rates, arriving, line.duration_s, unit_s, color=INK, linestyle="--", linewidth=1.0, label="arriving")
     _draw_instances(instances, story, unit_s)
     if demand is not None:
         _fill(instances, demand, line.duration_s, unit_s)
@@ -92,11 +93,11 @@ def _draw_instances(axis: Any, story: Story, unit_s: float) -> None:
         axis.annotate(
             str(number),
             (told.since_s / unit_s, 1.0),
+            xytext=(2, -1),
             xycoords=("data", "axes fraction"),
-            ha="center",
-            va="bottom",
-            fontsize="x-small",
-            annotation_clip=False,
+            textcoords="offset points",
+            va="top",
+            fontsize="small",
         )
 
 
@@ -191,7 +192,7 @@ def _figure(rows: int, *, heights: Sequence[float]) -> tuple[Any, Sequence[Any]]
 
 def _label(axis: Any, text: str) -> None:
     axis.set_ylabel(text)
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, max(1.0, axis.get_ylim()[1]))
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:g}")
     handles, labels = axis.get_legend_handles_labels()
     if handles:
@@ -199,10 +200,12 @@ def _label(axis: Any, text: str) -> None:
         axis.legend(
             shown,
             labels[: len(shown)],
-            loc="upper left",
-            bbox_to_anchor=(1.0, 1.0),
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=_NAMES_IN_A_ROW,
             frameon=False,
             fontsize="small",
+            borderaxespad=0.2,
         )
 
 
@@ -237,7 +240,7 @@ def _fill(axis: Any, series: Series, duration_s: float, unit_s: float) -> None:
         color=SHADE,
         alpha=0.35,
         linewidth=0,
-        label="needed in all,\nby the model",
+        label="needed in all, by the model",
     )
 
 

@@ -48,7 +48,7 @@ class CannotSimulateError(ElastreamError):
 
 @dataclass(frozen=True, slots=True)
 class LearnedCapacity:
-    """A curve that was learned, as the capacity of a simulated operator whose partitions may be shared unevenly."""
+    """A curve that was learned, as the capacity of an operator whose partitions may be shared unevenly."""
 
     curve: Curve
     partitions: int | None

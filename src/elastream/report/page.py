@@ -26,7 +26,7 @@ _SHOWN_COUNTS = (1, 2, 4, 8, 16, 32)
 
 _VERDICTS = {
     "close": "The model repeats the recorded run closely, so this should hold (see below).",
-    "rough": "The model repeats the recorded run only roughly: trust large differences, not small ones (see below).",
+    "rough": "The model repeats the recorded run roughly: trust large differences, not small ones (see below).",
     "poor": "The model does not repeat the recorded run well: take this as a guess (see below).",
     "unknown": "Whether the model repeats the recorded run could not be tried (see below).",
 }

@@ -65,7 +65,7 @@ class Outcome:
     instances: Series
     """Of all operators, from each of the times on."""
     waiting: Series
-    """Records that waited anywhere, when the recorded windows ended."""
+    """Records that waited anywhere, as windows ended."""
 
     @property
     def highest_waiting(self) -> float | None:
@@ -125,15 +125,13 @@ def setup_of(story: Story, settings: Mapping[str, Any], window_s: float) -> Setu
     options: dict[str, Any] = {}
     if header is not None:
         knobs.update(header.knobs)
-        options.update(header.options)
-    known = set(settings_of(Knobs()))
-    for name, value in settings.items():
-        meant = f"{name}_s" if f"{name}_s" in known else name
-        (knobs if meant in known else options)[meant if meant in known else name] = value
+        # rules may be a Python file: which one is to be run is for the user to say, not for a recording
+        options.update({name: value for name, value in header.options.items() if name != "file"})
+    for_policy, for_manager = _split(settings)
     return Setup(
         policy=story.policy,
-        options=options,
-        knobs=build(Knobs, knobs, place="the manager's knobs in the recording"),
+        options={**options, **for_policy},
+        knobs=build(Knobs, {**knobs, **for_manager}, place="the manager's knobs in the recording"),
         known=header is not None or bool(settings),
     )
 
@@ -212,9 +210,12 @@ def _outcome(name: str, run: Simulation, line: Timeline) -> Outcome:
 
 
 def _sampled(run: Simulation, line: Timeline) -> Series:
-    """What waits when the recorded windows end: between them a recording sees nothing, either."""
+    """What waits when windows end, its own or else the recorded ones: between them nobody looks, in a run neither.
+
+    No window ends just after an action, so what comes and goes with one is not in it.
+    """
     history = run.history
-    ends_s = [stretch.end_s for stretch in line.stretches]
+    ends_s = [snapshot.at_s for snapshot in run.snapshots] or [stretch.end_s for stretch in line.stretches]
     numbers = [max(0, bisect_right(history.times_s, end_s * (1 + _ROUNDING)) - 1) for end_s in ends_s]
     return Series(
         times_s=tuple(ends_s),
@@ -350,10 +351,24 @@ def _apart(instances: Series, line: Timeline) -> float:
 
 
 def check_settings(settings: Mapping[str, Any], policy: str | None) -> None:
-    """Refuse settings that neither the recorded policy nor the manager has."""
-    known = {*settings_of(Knobs())}
+    """Refuse settings that neither the recorded policy nor the manager has, and values that make no sense."""
+    for_policy, for_manager = _split(settings)
+    build(Knobs, for_manager, place="--set")
     if policy is not None:
-        known |= set(settings_of(create(policy)))
-    for name in settings:
-        if name not in known and f"{name}_s" not in known:
-            raise InvalidInput(f"--set {name}: no option of {policy or 'a policy that is known'} and no knob")
+        create(policy, for_policy)
+    elif for_policy:
+        unknown = next(iter(for_policy))
+        raise InvalidInput(f"--set {unknown}: no knob, and the recording does not say which policy was used")
+
+
+def _split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of the policy, and the knobs of the manager by their full names."""
+    knobs = settings_of(Knobs())
+    for_policy, for_manager = {}, {}
+    for name, value in settings.items():
+        meant = f"{name}_s" if f"{name}_s" in knobs else name
+        if meant in knobs:
+            for_manager[meant] = value
+        else:
+            for_policy[name] = value
+    return for_policy, for_manager
