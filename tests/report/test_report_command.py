@@ -183,7 +183,7 @@ def test_a_recording_that_tells_nothing_is_refused(run: Run, tmp_path: Path, tex
 def test_an_operator_that_never_worked_leaves_out_only_what_is_simulated(run: Run, tmp_path: Path) -> None:
     idle = replace(window(60, rate=0.0), readings=())
     page = page_of(run, tmp_path, recording([idle, replace(idle, at_s=120)]))
-    assert "Nothing was simulated: no window tells what 'map' can do" in page.text
+    assert "Nothing was simulated: no complete window tells what 'map' can do" in page.text
     assert "The parallelism stayed at 1 instance" in page.text
 
 

@@ -93,7 +93,7 @@ def test_an_operator_that_was_seen_at_one_size_is_taken_to_grow_in_proportion() 
 
 def test_an_operator_that_never_did_anything_cannot_be_simulated() -> None:
     silent = snapshot_of(edges=chain("source", "map"), source_rates={"source": 5.0})
-    with pytest.raises(CannotSimulateError, match="no window tells what 'map' can do"):
+    with pytest.raises(CannotSimulateError, match="no complete window tells what 'map' can do"):
         learn_model(timeline([silent]), ())
 
 

@@ -130,7 +130,7 @@ def _curve(snapshots: Sequence[Snapshot], name: str) -> tuple[Curve, str]:
         return costs[-1], f"what a batch costs: {costs[-1]}"
     points = _points(snapshots, name)
     if not points:
-        raise CannotSimulateError(f"no window tells what {name!r} can do: it had no useful time in any of them")
+        raise CannotSimulateError(f"no complete window tells what {name!r} can do: it has no useful time in any")
     curve = learn(points)
     if curve is not None:
         seen = ", ".join(f"{n:g}" for n, _ in curve.points)
