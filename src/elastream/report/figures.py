@@ -191,7 +191,10 @@ def _figure(rows: int, *, heights: Sequence[float]) -> tuple[Any, Sequence[Any]]
 
 
 def _label(axis: Any, text: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axis.set_ylabel(text)
+    axis.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     axis.set_ylim(0, max(1.0, axis.get_ylim()[1]))
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:g}")
     handles, labels = axis.get_legend_handles_labels()
