@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run simulate test kafka-jars exactly-once lint bench experiments clean
+.PHONY: run simulate test kafka-jars test-tools exactly-once lint bench experiments openapi clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
 	$(BIN)/elastream run examples/wordcount.py --fresh --duration '225 s' --interval '10 s' \
@@ -13,11 +13,23 @@ run: $(READY)  ## word count on Spark, about four minutes: starts too small, is 
 simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2
 
-test: $(READY) lint kafka-jars  ## everything that must hold before a change lands
+test: $(READY) lint kafka-jars test-tools  ## everything that must hold before a change lands
 	$(BIN)/pytest
 
 kafka-jars: $(READY)  ## into ~/.cache; without them the tests on Kafka are skipped, or fail with CI=true
 	-$(BIN)/elastream kafka fetch
+
+# promtool checks /metrics and the rules, chromium the page. Debian names them so; elsewhere: put them on the PATH.
+TOOLS := promtool chromium chromedriver
+
+test-tools:  ## installed where apt and root are at hand; without them their tests are skipped, or fail with CI=true
+	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends prometheus chromium chromium-driver >/dev/null || true; \
+	fi; \
+	for tool in $(TOOLS); do command -v $$tool >/dev/null || \
+	  echo "$$tool is missing: its tests are skipped (Debian: apt install prometheus chromium chromium-driver)"; done
 
 exactly-once: $(READY) kafka-jars  ## on Spark, with both kinds of channels: 20 rescales, 5 kills, crashes in all narrow windows
 	$(BIN)/python tests/spark/exactly_once.py --channels files
@@ -27,6 +39,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+openapi: $(READY)  ## writes docs/openapi.json, which a test compares with the API
+	$(BIN)/python -c 'import json; from elastream.web.app import openapi_document; \
+	  print(json.dumps(openapi_document(), indent=1))' > docs/openapi.json
 
 experiments: $(READY)  ## every experiment, each beside the numbers of its paper
 	$(BIN)/elastream experiments run --all

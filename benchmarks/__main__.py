@@ -18,6 +18,8 @@ from benchmarks import (
     measuring_overhead,
     node_choice,
     rescale_pause,
+    serving_memory,
+    serving_viewers,
     simulated_day,
 )
 from benchmarks.measure import Benchmark, Measure, Report
@@ -51,6 +53,13 @@ BENCHMARKS = (
         quick=partial(decentralized_steps.run, few=25, many=100, steps=10, repeats=1),
     ),
     Benchmark(
+        name="serving-memory",
+        question="How large is what is shown of an hour of ten operators, and does it grow with more hours?",
+        run=serving_memory.run,
+        quick=partial(serving_memory.run, hour_s=300.0, more_hours=1),
+        minutes=2,
+    ),
+    Benchmark(
         name="rescale-pause",
         question="How long does an operator on Spark stand still when it is rescaled, and why?",
         run=rescale_pause.run,
@@ -70,6 +79,13 @@ BENCHMARKS = (
         run=measuring_overhead.run,
         quick=partial(measuring_overhead.run, pairs=1, often_pairs=1, window_s=10.0),
         minutes=30,
+    ),
+    Benchmark(
+        name="serving-viewers",
+        question="What do ten viewers of its page cost a pipeline on Spark?",
+        run=serving_viewers.run,
+        quick=partial(serving_viewers.run, pairs=1, window_s=15.0),
+        minutes=12,
     ),
     Benchmark(
         name="disk",

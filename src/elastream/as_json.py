@@ -14,7 +14,7 @@ from elastream.manager.events import event_to_json
 from elastream.policies.catalog import PolicyInfo
 from elastream.policies.proposal import Proposal
 
-_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble")
+_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble", "steered")
 
 
 def proposal_json(proposal: Proposal) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from elastream import __version__
-from elastream.commands import advice, report, simulate
+from elastream.commands import advice, report, serve, simulate
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
 from elastream.commands.experiments import experiments_app
@@ -55,6 +55,7 @@ app.command()(simulate.compare)
 app.command()(advice.plan)
 app.command(name="replay")(advice.replay_command)
 app.command()(report.report)
+app.command()(serve.serve)
 app.command()(advice.policies)
 app.add_typer(experiments_app, name="experiments")
 app.add_typer(rules_app, name="rules")

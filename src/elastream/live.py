@@ -11,7 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from elastream.durations import text as duration_text
-from elastream.manager.events import Acted, Decided, Event, Held, Judged, PhaseChanged, Proposed, Renewed, Trouble
+from elastream.manager.events import (
+    Acted,
+    Decided,
+    Event,
+    Held,
+    Judged,
+    PhaseChanged,
+    Proposed,
+    Renewed,
+    Steered,
+    Trouble,
+)
 from elastream.monitor import Snapshot
 from elastream.monitor.flow import achieved_share
 from elastream.policies.advice import number_text
@@ -121,7 +132,7 @@ class LiveRun:
             case Judged():
                 after = "?" if event.share_after is None else f"{event.share_after:.0%}"
                 return Text(f"{self._at(event.at_s)} action {event.number}: {event.verdict}, {after} achieved")
-            case Renewed(what=what):
+            case Renewed(what=what) | Steered(what=what):
                 return Text(f"{self._at(event.at_s)} {what}")
             case Trouble(what=what):
                 return Text.assemble(self._at(event.at_s), " ", (what, "bold red"))

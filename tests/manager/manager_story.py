@@ -17,8 +17,9 @@ from elastream.manager.events import Event
 from elastream.manager.knobs import Knobs
 from elastream.manager.moves import Step
 from elastream.manager.phase import Phase
+from elastream.manager.requests import Request
 from elastream.manager.state import ManagerState, initial_state
-from elastream.manager.step import Input, Measured, Rescaled, Started, step
+from elastream.manager.step import Asked, Input, Measured, Rescaled, Started, step
 from elastream.monitor import Reading, Snapshot
 from elastream.policies.catalog import Policy
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
@@ -142,6 +143,14 @@ class Story:
             self.scripted.wants = wants
         snapshot = window(self.plan, at_s=self.at_s, **{"operators": self.operators, **measured})
         return self._carry_through(Measured(snapshot=snapshot))
+
+    @property
+    def graph(self) -> Dataflow:
+        return window(self.plan, operators=self.operators).dataflow
+
+    def asks(self, request: Request) -> Decision | None:
+        """Someone asks for something; what was decided because of it was also handed to the engine."""
+        return self._carry_through(Asked(at_s=self.at_s, request=request, dataflow=self.graph, plan=self.plan))
 
     def _carry_through(self, given: Input) -> Decision | None:
         result = self._take(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from elastream.manager.events import Decided, PhaseChanged
 from elastream.manager.knobs import Knobs
 from elastream.manager.moves import Step
 from elastream.manager.phase import TRANSITIONS, IllegalTransition, Phase, Trigger, following
+from elastream.manager.requests import Pause, Request, Resume, RollBack, Scale
 from elastream.manager.state import ManagerState, state_from_json, state_to_json
 from elastream.manager.step import Input, Measured, Rescaled, step
 from elastream.policies.ds2 import DS2
@@ -42,15 +44,15 @@ class TestTable:
         told = PhaseChanged(at_s=1.0, before=phase, after=after, why=str(trigger))
         assert moved.events == (() if phase is after else (told,))
 
-    def test_an_action_begins_only_where_something_was_decided_and_ends_in_a_warm_up(self) -> None:
+    def test_an_action_begins_only_where_it_was_decided_or_asked_for_and_ends_in_a_warm_up(self) -> None:
         begun_by = {t for (before, t), after in TRANSITIONS.items() if after is Phase.RESCALING is not before}
-        assert begun_by == {Trigger.DECIDED}
+        assert begun_by == {Trigger.DECIDED, Trigger.ASKED_FOR}
         ended = {after for (before, _), after in TRANSITIONS.items() if before is Phase.RESCALING}
         assert ended == {Phase.RESCALING, Phase.WARMING_UP}
 
-    def test_only_a_changed_load_ends_giving_up(self) -> None:
+    def test_only_a_changed_load_or_a_person_ends_giving_up(self) -> None:
         ends = {t for (before, t), after in TRANSITIONS.items() if before is Phase.GIVEN_UP is not after}
-        assert ends == {Trigger.LOAD_CHANGED}
+        assert ends == {Trigger.LOAD_CHANGED, Trigger.ASKED_FOR}
 
     def test_every_phase_can_be_reached_from_the_first(self) -> None:
         assert reachable(Phase.WARMING_UP) == set(Phase)
@@ -131,6 +133,9 @@ WINDOWS = st.fixed_dictionaries(
 )
 
 
+ACTIONS = st.builds(Scale, parallelism=WANTED) | st.just(RollBack())
+
+
 class Killed(Exception):  # noqa: N818
     """The manager's process ends in the middle of an action."""
 
@@ -150,6 +155,7 @@ class AnythingHappens(RuleBasedStateMachine):
     def begin(self, plan: Plan, knobs: dict[str, Any], with_ds2: bool) -> None:
         policy = DS2(catch_up_s=60) if with_ds2 else None
         self.story = Story(policy, plan=plan, operators=OPERATORS, **knobs)
+        self.resumed = False
         self.story.starts()
 
     @rule(share=SHARES, wants=st.lists(WANTED, min_size=1, max_size=5))
@@ -173,6 +179,23 @@ class AnythingHappens(RuleBasedStateMachine):
     def rescaled_by_hand(self, plan: Plan) -> None:
         self.story.plan = plan
 
+    @rule(request=ACTIONS, engine=st.sampled_from([carried_out, refused, half_done, killed]))
+    def asked_by_hand(self, request: Request, engine: Any) -> None:
+        self.story.engine = engine
+        before = len(self.story.decisions)
+        self._survives(lambda: self.story.asks(request))
+        for decision in self.story.decisions[before:]:
+            self._is_sound(decision)
+
+    @rule(measured=WINDOWS)
+    def a_window_while_paused(self, measured: dict[str, Any]) -> None:
+        before = len(self.story.decisions)
+        self.story.asks(Pause())
+        self.story.sees(**measured)
+        assert len(self.story.decisions) == before
+        self.story.asks(Resume())
+        self.resumed = True
+
     @invariant()
     def nobody_waits_for_an_outcome(self) -> None:
         stray = Rescaled(at_s=self.story.at_s, outcome=Outcome(plan=self.story.plan, succeeded=True, took_s=0.0))
@@ -193,7 +216,8 @@ class AnythingHappens(RuleBasedStateMachine):
         assert state.under_way is None
         assert state.phase is not Phase.RESCALING
         # one bad window proves nothing, so the last action may still be on trial
-        on_trial = state.phase is Phase.VERIFYING and 0 < state.harmful < self.story.knobs.activation_intervals
+        harmful = 0 < state.harmful < self.story.knobs.activation_intervals
+        on_trial = state.phase is Phase.VERIFYING and (harmful or self.resumed)
         assert state.to_judge is None or state.phase is Phase.WARMING_UP or on_trial
         assert len(state.recent) <= self.story.knobs.activation_intervals
 
@@ -224,12 +248,16 @@ class AnythingHappens(RuleBasedStateMachine):
 
     def _sees(self, measured: dict[str, Any]) -> None:
         before = len(self.story.decisions)
-        try:
-            self.story.sees(**measured)
-        except Killed:
-            self._is_found_somewhere_and_restarts(self.story.decisions[-1])
+        self.resumed = self.resumed and bool(measured.get("gaps") or measured.get("after_s", 1.0) <= 0)
+        self._survives(lambda: self.story.sees(**measured))
         for decision in self.story.decisions[before:]:
             self._is_sound(decision)
+
+    def _survives(self, happening: Callable[[], object]) -> None:
+        try:
+            happening()
+        except Killed:
+            self._is_found_somewhere_and_restarts(self.story.decisions[-1])
 
     def _is_found_somewhere_and_restarts(self, decision: Decision) -> None:
         self.story.plan = [decision.before, half_done(decision), decision.after][decision.number % 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -11,16 +12,27 @@ import typer
 
 from elastream import console, plots
 from elastream.as_json import print_json
+from elastream.commands.serve import (
+    DEFAULT_PORT,
+    LOOPBACK,
+    HostOption,
+    KnownAsOption,
+    PortOption,
+    Shown,
+    address_of,
+    serving,
+)
 from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, err, out
 from elastream.dataflow import render
 from elastream.errors import ElastreamError
 from elastream.live import LiveRun
 from elastream.manager.events import Event, event_to_json
+from elastream.manager.loop import WallClock
 from elastream.monitor import Snapshot
 from elastream.settings import counts_of, header_of, pairs_of, policy_and_knobs, with_rules
 from elastream.settings import duration as duration_of
 
-_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble")
+_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble", "steered")
 
 
 def run(
@@ -60,12 +72,16 @@ def run(
     fresh: Annotated[bool, typer.Option(help="Begin anew: delete what an earlier run left there.")] = False,
     generate: Annotated[bool, typer.Option(help="Write the file's own load to its feed.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Everything but the act.")] = False,
+    serve: Annotated[bool, typer.Option(help="Show it in the browser while it runs.")] = True,
+    port: PortOption = DEFAULT_PORT,
+    host: HostOption = LOOPBACK,
+    known_as: KnownAsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a pipeline on Spark and keep it at the right size.
 
-    A live table while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends it after
-    the batches under way; started again with the same folder, it goes on where it stopped.
+    A live table and a page while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends
+    it after the batches under way; started again with the same folder, it goes on where it stopped.
     """
     from elastream.engines.spark.channels.kinds import delete_topics, kind_of
     from elastream.engines.spark.engine import PipelineFailed
@@ -106,15 +122,32 @@ def run(
     )
     snapshots: list[Snapshot] = []
     events: list[Event] = []
-    with LiveRun(err if as_json else out, found.pipeline.name) as live:
+    clock = WallClock()
+    shown = Shown(
+        pipeline=found.pipeline.name,
+        kind="run",
+        policy_name=policy,
+        policy=chosen,
+        knobs=knobs,
+        dataflow=found.pipeline.graph(),
+    )
+    with (
+        serving(shown, address_of(host, port, known_as), clock.wake) if serve else nullcontext() as served,
+        LiveRun(err if as_json else out, found.pipeline.name) as live,
+    ):
+        feed, inbox = served or (None, None)
 
         def on_snapshot(snapshot: Snapshot) -> None:
             snapshots.append(snapshot)
             live.snapshot(snapshot)
+            if feed is not None:
+                feed.snapshot(snapshot)
 
         def on_event(event: Event) -> None:
             events.append(event)
             live.event(event)
+            if feed is not None:
+                feed.event(event)
 
         try:
             run_pipeline(
@@ -126,6 +159,8 @@ def run(
                 on_snapshot=on_snapshot,
                 on_event=on_event,
                 on_phase=live.phase,
+                clock=clock,
+                inbox=inbox,
             )
         except PipelineFailed as error:
             raise ElastreamError(str(error)) from None

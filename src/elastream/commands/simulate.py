@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,17 @@ import typer
 
 from elastream import console, plots
 from elastream.as_json import print_json, run_json
+from elastream.commands.serve import (
+    DEFAULT_PORT,
+    LOOPBACK,
+    HostOption,
+    KnownAsOption,
+    PortOption,
+    Shown,
+    address_of,
+    serving,
+    show_until_interrupted,
+)
 from elastream.commands.shared import (
     JsonOption,
     OutOption,
@@ -20,8 +32,9 @@ from elastream.commands.shared import (
     progress,
     writing_to,
 )
+from elastream.engines.simulated.pace import Pace
 from elastream.engines.simulated.scenario import Scenario, read_scenario
-from elastream.engines.simulated.simulation import Simulation, simulate, simulate_ideal
+from elastream.engines.simulated.simulation import Simulation, Watched, simulate, simulate_ideal
 from elastream.errors import InvalidInput
 from elastream.manager.events import event_to_json
 from elastream.manager.knobs import Knobs
@@ -40,26 +53,51 @@ def simulate_command(
     settings: SetOption = None,
     folder: OutOption = Path("out"),
     record: Annotated[Path | None, typer.Option(help="Also write a recording (JSON lines) there.")] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Show it in the browser, as --speed says.")] = False,
+    speed: Annotated[
+        float, typer.Option(min=0.001, max=1e6, help="With --serve: simulated seconds in each real one.")
+    ] = 60.0,
+    port: PortOption = DEFAULT_PORT,
+    host: HostOption = LOOPBACK,
+    known_as: KnownAsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario on the simulated engine: decisions, elasticity measures and a plot.
 
-    No Spark, no waiting: an hour of a pipeline takes well under a second. See examples/wordcount.yaml.
+    No Spark, no waiting: an hour of a pipeline takes well under a second. See examples/wordcount.yaml. With
+    --serve it runs at a pace that people can watch, does what they ask for, and is shown until Ctrl-C.
     """
     found = _scenario(scenario)
     policy, given = with_rules(policy, rules, pairs_of(settings))
     chosen, knobs = policy_and_knobs(policy, given, found)
-    plot = folder / f"{scenario.stem}-{policy}.png"
-    with writing_to(folder):
-        run = _run(found, policy, chosen, knobs, quiet=as_json)
-        plots.plot_simulations({policy: run}, plot, title=f"{found.name} with {policy} (simulated)")
-    if record is not None:
-        _record(run, record, header_of(found.name, "simulated", policy, chosen, knobs))
-    if as_json:
-        print_json({"scenario": found.name, "policy": policy, **run_json(run), "plot": str(plot)})
-        return
-    console.print_simulation(out, found.name, policy, run)
-    out.print(f"plot: {plot}" + (f", recording: {record}" if record else ""), soft_wrap=True)
+    pace = Pace(speed)
+    shown = Shown(
+        pipeline=found.name,
+        kind="simulation",
+        policy_name=policy,
+        policy=chosen,
+        knobs=knobs,
+        dataflow=found.model.dataflow,
+    )
+    with serving(shown, address_of(host, port, known_as), pace.wake) if serve else nullcontext() as served:
+        watched = None
+        if served is not None:
+            feed, inbox = served
+            watched = Watched(pace=pace, inbox=inbox, on_snapshot=feed.snapshot, on_event=feed.event)
+        plot = folder / f"{scenario.stem}-{policy}.png"
+        with writing_to(folder):
+            run = _run(found, policy, chosen, knobs, quiet=as_json, watched=watched)
+            plots.plot_simulations({policy: run}, plot, title=f"{found.name} with {policy} (simulated)")
+        if record is not None:
+            _record(run, record, header_of(found.name, "simulated", policy, chosen, knobs))
+        if as_json:
+            print_json({"scenario": found.name, "policy": policy, **run_json(run), "plot": str(plot)})
+        else:
+            console.print_simulation(out, found.name, policy, run)
+            out.print(f"plot: {plot}" + (f", recording: {record}" if record else ""), soft_wrap=True)
+        if served is not None:
+            feed.end()
+            show_until_interrupted()
 
 
 def compare(
@@ -114,7 +152,15 @@ def _scenario(path: Path) -> Scenario:
     return found
 
 
-def _run(scenario: Scenario, name: str, policy: Policy, knobs: Knobs, *, quiet: bool) -> Simulation:
+def _run(
+    scenario: Scenario,
+    name: str,
+    policy: Policy,
+    knobs: Knobs,
+    *,
+    quiet: bool,
+    watched: Watched | None = None,
+) -> Simulation:
     with progress(f"{scenario.name}, {name}", quiet=quiet) as tell:
         return simulate(
             scenario.model,
@@ -122,6 +168,7 @@ def _run(scenario: Scenario, name: str, policy: Policy, knobs: Knobs, *, quiet: 
             knobs,
             duration_s=scenario.duration_s,
             on_progress=lambda at_s: tell("", at_s / scenario.duration_s),
+            watched=watched,
         )
 
 

@@ -13,6 +13,7 @@ from elastream.policies.proposal import Advice, Reason
 class DecisionKind(StrEnum):
     RESCALE = "rescale"
     ROLLBACK = "rollback"
+    BY_HAND = "by hand"
 
 
 @dataclass(frozen=True, kw_only=True)

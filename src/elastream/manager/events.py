@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter
 
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.manager.phase import Phase
+from elastream.manager.requests import Controls
 from elastream.policies.proposal import Proposal
 
 
@@ -102,7 +103,27 @@ class Trouble:
     event: Literal["trouble"] = "trouble"
 
 
-Event = Ignored | Proposed | Held | Decided | Acted | Judged | PhaseChanged | Renewed | Trouble
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    why: str
+    field: str | None = None
+    """What of the request is wrong; None where it is right, but cannot be done now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steered:
+    """Someone asked for something; or, at a start, what was asked for before still holds."""
+
+    at_s: float
+    what: str
+    controls: Controls
+    refusal: Refusal | None = None
+    event: Literal["steered"] = "steered"
+
+
+Event = Ignored | Proposed | Held | Decided | Acted | Judged | PhaseChanged | Renewed | Trouble | Steered
+
+EVENT_KINDS: frozenset[str] = frozenset(kind.event for kind in get_args(Event))
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 

@@ -34,7 +34,7 @@ def judge(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
         )
     )
     match verdict:
-        case Verdict.HARMFUL:
+        case Verdict.HARMFUL if decision.kind is not DecisionKind.BY_HAND:  # nobody takes back what a person did
             return _take_back(now, snapshot, decision, share)
         case Verdict.USELESS if now.state.useless + 1 >= knobs.decision_limit:
             why = (
@@ -46,7 +46,7 @@ def judge(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
             now = now.update(useless=now.state.useless + 1)
         case Verdict.EFFECTIVE:
             now = now.update(useless=0)
-        case Verdict.UNCLEAR:
+        case _:
             pass
     return now.update(to_judge=None).go(Trigger.JUDGED, at_s)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Clock, Engine, Outcome
-from elastream.manager.events import Event, Renewed, Trouble
+from elastream.manager.events import Event, Renewed, Steered, Trouble
+from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.state import ManagerState, initial_state
-from elastream.manager.step import Input, Measured, Rescaled, Started, step
+from elastream.manager.step import Asked, Input, Measured, Rescaled, Started, step
 from elastream.manager.store import Store, StoreError
 from elastream.monitor import Snapshot
 from elastream.policies.catalog import Policy, Renews
@@ -22,10 +24,11 @@ _ROUNDING = 1e-9  # of an interval, that adding up intervals may miss the end by
 
 
 class WallClock:
-    """Real time; a wait ends at once when the manager is stopped."""
+    """Real time; a wait ends at once when the manager is stopped, or woken because someone asks for something."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
+        self._woken = threading.Event()
 
     def now(self) -> float:
         return time.time()
@@ -34,7 +37,16 @@ class WallClock:
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        self.stopped.wait(seconds)
+        if not self.stopped.is_set():
+            self._woken.wait(seconds)
+        self._woken.clear()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self._woken.set()
 
 
 def _nothing(_: object) -> None:
@@ -52,6 +64,8 @@ class Manager:
     store: Store | None = None
     on_snapshot: Callable[[Snapshot], None] = _nothing
     on_event: Callable[[Event], None] = _nothing
+    inbox: Inbox | None = None
+    """Where people ask for things; the clock is to be woken by it."""
     state: ManagerState = field(init=False)
     _watched_until_s: float = field(init=False)
     """By the steady clock: up to here time has been counted."""
@@ -66,13 +80,53 @@ class Manager:
         self._apply(self._found())
 
     def run(self, *, until_s: float, stopped: Callable[[], bool] = lambda: False) -> None:
+        try:
+            self._run(until_s, stopped)
+        finally:
+            if self.inbox is not None:
+                self.inbox.close()
+
+    def _run(self, until_s: float, stopped: Callable[[], bool]) -> None:
         self.start()
         while not stopped() and self.clock.now() < until_s:
             left_s = until_s - self.clock.now()
-            self.clock.wait(min(self.knobs.interval_s, left_s))
+            undisturbed = self._rest(min(self.knobs.interval_s, left_s), stopped)
             # what is left of an interval at the end is too short to be judged like the others
-            if not stopped() and left_s >= self.knobs.interval_s * (1 - _ROUNDING):
+            if undisturbed and not stopped() and left_s >= self.knobs.interval_s * (1 - _ROUNDING):
                 self.tick()
+
+    def _rest(self, seconds: float, stopped: Callable[[], bool]) -> bool:
+        """Wait so long, and do meanwhile what people ask for; False where that was an action, which begins a
+        window of its own."""
+        if self.inbox is None:
+            self.clock.wait(seconds)
+            return True
+        ends_s, left_s = self.clock.steady() + seconds, seconds
+        while left_s > _ROUNDING * seconds and not stopped():
+            self.clock.wait(left_s)
+            self._renew()
+            if self._obey(self.inbox):
+                return False
+            left_s = ends_s - self.clock.steady()
+        return True
+
+    def _obey(self, inbox: Inbox) -> bool:
+        """Carry out what was asked for; whether an action was among it."""
+        before = self.state.decisions
+        for letter in inbox.letters():
+            try:
+                asked = Asked(
+                    at_s=self.clock.now(),
+                    request=letter.request,
+                    dataflow=self.engine.graph(),
+                    plan=self.engine.plan(),
+                )
+                self._apply(asked, letter.answer)
+            except ElastreamError as error:
+                self._trouble(f"what was asked for led to nothing: {error}")
+            if not letter.answer.done():  # nothing was told, so nothing was done
+                letter.answer.set_exception(ElastreamError("the manager could not do it; its log says why"))
+        return self.state.decisions > before
 
     def tick(self) -> None:
         """One interval is over."""
@@ -108,7 +162,7 @@ class Manager:
     def _found(self) -> Started:
         return Started(at_s=self.clock.now(), plan=self.engine.plan())
 
-    def _apply(self, given: Input | None) -> None:
+    def _apply(self, given: Input | None, answer: Future[Steered] | None = None) -> None:
         while given is not None:
             result = step(self.state, given, policy=self.policy, knobs=self.knobs)
             if not self._saved(result.state, result.events) and result.decision is not None:
@@ -116,6 +170,8 @@ class Manager:
             self.state = result.state
             for event in result.events:
                 self.on_event(event)
+                if answer is not None and isinstance(event, Steered) and not answer.done():
+                    answer.set_result(event)
             given = None if result.decision is None else self._act(result.decision)
 
     def _saved(self, state: ManagerState, events: tuple[Event, ...]) -> bool:

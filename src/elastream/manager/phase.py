@@ -38,6 +38,7 @@ class Trigger(StrEnum):
     JUDGED = "judged"
     LIMIT_REACHED = "the limit of useless actions is reached"
     LOAD_CHANGED = "the load changed"
+    ASKED_FOR = "asked for by hand"
 
 
 class IllegalTransition(ElastreamError):  # noqa: N818
@@ -71,6 +72,13 @@ TRANSITIONS: Mapping[tuple[Phase, Trigger], Phase] = {
     (_P.GIVEN_UP, _T.NOTHING_WANTED): _P.GIVEN_UP,
     (_P.GIVEN_UP, _T.CHANGE_WANTED): _P.GIVEN_UP,
     (_P.GIVEN_UP, _T.LOAD_CHANGED): _P.OBSERVING,
+    # someone asks for an action, whatever the manager thinks of it; only not while another is under way
+    (_P.WARMING_UP, _T.ASKED_FOR): _P.RESCALING,
+    (_P.OBSERVING, _T.ASKED_FOR): _P.RESCALING,
+    (_P.ACTIVATING, _T.ASKED_FOR): _P.RESCALING,
+    (_P.VERIFYING, _T.ASKED_FOR): _P.RESCALING,
+    (_P.ROLLED_BACK, _T.ASKED_FOR): _P.RESCALING,
+    (_P.GIVEN_UP, _T.ASKED_FOR): _P.RESCALING,
     # a restart of the manager begins anew, but for an action that was under way
     (_P.WARMING_UP, _T.STARTED): _P.WARMING_UP,
     (_P.OBSERVING, _T.STARTED): _P.WARMING_UP,

@@ -13,6 +13,7 @@ from elastream.errors import InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.knobs import Knobs
 from elastream.manager.phase import Phase
+from elastream.manager.requests import UNTOUCHED, Controls
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 
 
@@ -58,6 +59,13 @@ class ManagerState:
     settled_load: Mapping[str, float] = field(default_factory=dict)
     """The load when the manager last gave up, rolled back or corrected its model."""
     last_dry_run: Plan | None = None
+    last_load: Mapping[str, float] = field(default_factory=dict)
+    """The source rates of the last window, and below what was achieved in it: what is asked for by hand is
+    judged by them."""
+    last_share: float | None = None
+    last_done: Decision | None = None
+    """The last action that was carried out, which may be taken back by hand."""
+    controls: Controls = UNTOUCHED
 
 
 def initial_state(knobs: Knobs) -> ManagerState:

@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from elastream.dataflow import Plan
+from elastream.dataflow import Dataflow, Plan
 from elastream.manager.ask import ask
 from elastream.manager.decision import Decision, DecisionKind
 from elastream.manager.engine import Outcome
-from elastream.manager.events import Acted, Ignored
+from elastream.manager.events import Acted, Held, Ignored, Proposed, Steered
 from elastream.manager.judge import fresh_start, judge
 from elastream.manager.knobs import Knobs
 from elastream.manager.moves import Step, decide
+from elastream.manager.obey import obey
 from elastream.manager.phase import IllegalTransition, Phase, Trigger
+from elastream.manager.requests import UNTOUCHED, Controls, Request
 from elastream.manager.state import ManagerState
 from elastream.monitor import Snapshot
+from elastream.monitor.flow import achieved_share
 from elastream.policies.catalog import Policy, Remembers
 from elastream.policies.proposal import Reason, ReasonKind
 
@@ -50,20 +53,40 @@ class Started:
     plan: Plan
 
 
-Input = Measured | Rescaled | Started
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Someone asks for something; the engine runs this graph with this plan."""
+
+    at_s: float
+    request: Request
+    dataflow: Dataflow
+    plan: Plan
+
+
+Input = Measured | Rescaled | Started | Asked
 
 
 def step(state: ManagerState, given: Input, *, policy: Policy, knobs: Knobs) -> Step:
+    if isinstance(given, Started):
+        state = replace(state, controls=state.controls.after_restart())
+    knobs = state.controls.applied_to(knobs)
     match given:
         case Measured(snapshot=snapshot):
-            return _measured(_watched(Step(state=state), given), snapshot, policy, knobs)
+            now = _watched(Step(state=state), given)
+            return _measured(now, _within_bounds(snapshot, state.controls), policy, knobs)
         case Rescaled(at_s=at_s, outcome=outcome):
             return _rescaled(Step(state=state), at_s, outcome, knobs)
         case Started(at_s=at_s, plan=plan):
             return _started(Step(state=state), at_s, plan, knobs)
+        case Asked(at_s=at_s, request=request, dataflow=dataflow, plan=plan):
+            return obey(Step(state=state), at_s, request, dataflow, plan, knobs)
 
 
 # Measured: one window
+
+
+def _within_bounds(snapshot: Snapshot, controls: Controls) -> Snapshot:
+    return replace(snapshot, dataflow=controls.narrowed(snapshot.dataflow)) if controls.bounds else snapshot
 
 
 def _watched(now: Step, given: Measured) -> Step:
@@ -89,17 +112,27 @@ def _measured(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> St
             return now.tell(Ignored(at_s=at_s, why=why)).update(warm_up_left=state.warm_up_left - 1)
         now = _warmed_up(now, at_s)
     now = _learn(now, snapshot, policy)
+    if state.controls.paused:
+        return _pausing(now, snapshot, policy)
     for phase, handle in _BEFORE_ASKING:
         if now.state.phase is phase and now.decision is None:
             now = handle(now, snapshot, knobs)
     return now if now.decision is not None else ask(now, snapshot, policy, knobs)
 
 
+def _pausing(now: Step, snapshot: Snapshot, policy: Policy) -> Step:
+    """What the policy wants is still told, so that people see what they hold back."""
+    proposal = policy(snapshot, now.state.knowledge)
+    held = Held(at_s=snapshot.at_s, why="scaling is paused")
+    now = now.tell(Proposed(at_s=snapshot.at_s, proposal=proposal), held)
+    return now.go(Trigger.NOTHING_WANTED, snapshot.at_s, held.why).update(recent=())
+
+
 def _learn(now: Step, snapshot: Snapshot, policy: Policy) -> Step:
     knowledge = now.state.knowledge.with_snapshot(snapshot)
     if isinstance(policy, Remembers):
         knowledge = policy.remember(snapshot, knowledge)
-    return now.update(knowledge=knowledge)
+    return now.update(knowledge=knowledge, last_load=snapshot.source_rates, last_share=achieved_share(snapshot))
 
 
 def _warmed_up(now: Step, at_s: float) -> Step:
@@ -132,7 +165,7 @@ def _rescaled(now: Step, at_s: float, outcome: Outcome, knobs: Knobs) -> Step:
         decision = replace(decision, after=outcome.plan)
         # that an action could be undone does not make the next try more promising
         failures = now.state.failures if decision.kind is DecisionKind.ROLLBACK else 0
-        return _ended(now.update(to_judge=decision, failures=failures), at_s, knobs)
+        return _ended(now.update(to_judge=decision, last_done=decision, failures=failures), at_s, knobs)
     now = now.update(failures=now.state.failures + 1)
     if outcome.plan != decision.before and decision.kind is not DecisionKind.ROLLBACK:
         return _undo(now, at_s, decision, outcome)
@@ -163,6 +196,7 @@ def _undo(now: Step, at_s: float, decision: Decision, outcome: Outcome) -> Step:
 
 
 def _started(now: Step, at_s: float, plan: Plan, knobs: Knobs) -> Step:
+    now = _still_set(now, at_s)
     now = now.update(last_at_s=None, recent=(), seen=(), short=0, harmful=0, warm_up_left=knobs.warm_up_intervals)
     now = now.go(Trigger.STARTED, at_s).update(knowledge=now.state.knowledge.with_plan(plan))
     decision = now.state.under_way
@@ -176,6 +210,13 @@ def _started(now: Step, at_s: float, plan: Plan, knobs: Knobs) -> Step:
         done = Outcome(plan=plan, succeeded=True, took_s=0.0, detail="found done after a restart")
         return _rescaled(now, at_s, done, knobs)
     return replace(now, decision=decision)  # carry it out again: an action done twice changes nothing
+
+
+def _still_set(now: Step, at_s: float) -> Step:
+    controls = now.state.controls
+    if controls == UNTOUCHED:
+        return now
+    return now.tell(Steered(at_s=at_s, what=f"still set from before: {controls}", controls=controls))
 
 
 def _dropped(now: Step, at_s: float, decision: Decision, plan: Plan, knobs: Knobs, why: str) -> Step:

@@ -119,12 +119,12 @@ def read_recording(path: Path, *, ignore_cut_off: bool = False) -> Recording:
     events: list[Mapping[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            found = _line(line, f"{path}: line {number}")
+            found = read_line(line, f"{path}: line {number}")
             if isinstance(found, Snapshot):
                 _check_order(snapshots, found, number, path)
                 snapshots.append((number, found))
-            elif isinstance(found, RunHeader):
-                headers.append(found)
+            elif found["event"] == _HEADER:
+                headers.append(read_header(found, f"{path}: line {number}"))
             else:
                 events.append(found)
     if not snapshots:
@@ -137,7 +137,8 @@ def read_recording(path: Path, *, ignore_cut_off: bool = False) -> Recording:
     )
 
 
-def _line(line: str, place: str) -> Snapshot | RunHeader | Mapping[str, Any]:
+def read_line(line: str, place: str) -> Snapshot | Mapping[str, Any]:
+    """A snapshot, or an event as it was written; a header of a version that is not known is refused."""
     data = read_json(line, place)
     if not isinstance(data, dict):
         raise InvalidInput(f"{place}: a JSON object was expected, found {type(data).__name__}")
@@ -145,14 +146,14 @@ def _line(line: str, place: str) -> Snapshot | RunHeader | Mapping[str, Any]:
     if kind == "snapshot":
         return snapshot_from_json(data, place=place)
     if kind == _HEADER:
-        return _header(data, place)
+        _version(data, place)
     if not isinstance(kind, str):
         raise InvalidInput(f"{place}: event must be a text, found {kind!r}")
     return {"event": kind, **data}
 
 
-def _header(data: Mapping[str, Any], place: str) -> RunHeader:
-    """Keys that are not known are passed over: a reader that had to know them would have another version."""
+def _version(data: Mapping[str, Any], place: str) -> None:
+    """Refuse a recording of a version that is not known."""
     version = data.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise InvalidInput(f"{place}: version: a whole number of at least 1 was expected, found {shown(version)}")
@@ -161,6 +162,11 @@ def _header(data: Mapping[str, Any], place: str) -> RunHeader:
             f"{place}: this recording has version {version}, written by a newer elastream; "
             f"this one reads versions up to {VERSION}"
         )
+
+
+def read_header(data: Mapping[str, Any], place: str) -> RunHeader:
+    """Keys that are not known are passed over: a reader that had to know them would have another version."""
+    _version(data, place)
     return RunHeader(
         pipeline=_text(data, "pipeline", place),
         engine=_text(data, "engine", place),

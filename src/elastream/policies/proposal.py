@@ -30,6 +30,7 @@ class ReasonKind(StrEnum):
     NO_DATA = "no data"
     HELD = "held"
     NODES = "nodes"
+    ASKED = "asked"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

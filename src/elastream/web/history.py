@@ -9,12 +9,14 @@ One writer adds, in the order in which things happened; what it gets back is wha
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from elastream.dataflow import Dataflow
-from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed
+from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed, Steered
 from elastream.monitor import Snapshot
 from elastream.web import showing, views
 from elastream.web.points import Point, columns, point_of, thinned
+from elastream.web.totals import Totals
 
 _MOST_POINTS = 480
 _MOST_DECISIONS = 200
@@ -24,8 +26,9 @@ _ROUTINE = ("ignored", "held")  # they must not push out what tells of something
 
 
 class History:
-    def __init__(self, pipeline: str, *, live: bool = True, epoch: str = "0") -> None:
+    def __init__(self, pipeline: str, *, live: bool = True, dry_run: bool = False, epoch: str = "0") -> None:
         self._pipeline = pipeline
+        self._dry_run = dry_run
         self._live = live
         self._epoch = epoch
         """Tells the updates of this history from those of another that was served at the same address before."""
@@ -38,7 +41,8 @@ class History:
         self._telling: deque[views.EventView] = deque(maxlen=_MOST_EVENTS)
         self._routine: deque[views.EventView] = deque(maxlen=_MOST_ROUTINE)
         self._cost = NO_COST
-        self._manager = views.ManagerView(phase=None, paused=False, dry_run=False, bounds={})
+        self.totals = Totals()
+        self._manager = views.ManagerView(phase=None, paused=False, dry_run=dry_run, bounds={})
 
     # What happens
 
@@ -49,12 +53,15 @@ class History:
             self._dataflow = snapshot.dataflow
             graph = showing.graph_view(self._pipeline, snapshot.dataflow)
         self._window = window
+        self._live = True
         self._points = thinned([*self._points, point_of(window)], _MOST_POINTS)
         self._cost = cost_with(self._cost, window)
-        return views.Update(id=self._next_id(), graph=graph, window=window, cost=self._cost)
+        self.totals.add_window(window)
+        return views.Update(id=self._next_id(), graph=graph, window=window, cost=self._cost, live=True)
 
     def add_event(self, event: Event) -> views.Update:
         identity = self._next_id()
+        self.totals.add_event(event)
         if isinstance(event, Proposed):  # one for each window: the newest is enough
             self._proposal = showing.proposal_view(event)
             return views.Update(id=identity, proposal=self._proposal)
@@ -76,8 +83,17 @@ class History:
 
     # What is shown
 
+    @property
+    def id(self) -> str:
+        """Of the newest update."""
+        return f"{self._epoch}-{self._count}"
+
     def graph(self) -> views.GraphView | None:
         return None if self._dataflow is None else showing.graph_view(self._pipeline, self._dataflow)
+
+    @property
+    def live(self) -> bool:
+        return self._live
 
     @property
     def window(self) -> views.WindowView | None:
@@ -103,7 +119,7 @@ class History:
 
     def view(self) -> views.RunView:
         return views.RunView(
-            id=self._id(),
+            id=self.id,
             live=self._live,
             graph=self.graph(),
             window=self._window,
@@ -144,17 +160,26 @@ class History:
         )
 
     def _managed(self, event: Event) -> views.ManagerView | None:
-        if not isinstance(event, PhaseChanged):
-            return None
-        self._manager = self._manager.model_copy(update={"phase": str(event.after)})
+        match event:
+            case PhaseChanged(after=after):
+                changes: dict[str, Any] = {"phase": str(after)}
+            case Steered(controls=controls):
+                changes = {
+                    "paused": controls.paused,
+                    "dry_run": self._dry_run if controls.dry_run is None else controls.dry_run,
+                    "bounds": {
+                        name: views.BoundsView(least=bounds.least, most=bounds.most)
+                        for name, bounds in controls.bounds.items()
+                    },
+                }
+            case _:
+                return None
+        self._manager = self._manager.model_copy(update=changes)
         return self._manager
 
     def _next_id(self) -> str:
         self._count += 1
-        return self._id()
-
-    def _id(self) -> str:
-        return f"{self._epoch}-{self._count}"
+        return self.id
 
 
 NO_COST = views.CostView(span_s=0.0, instance_s=0.0, static_peak_instance_s=0.0, peak={}, saved_share=None)

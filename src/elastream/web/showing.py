@@ -19,6 +19,7 @@ from elastream.manager.events import (
     PhaseChanged,
     Proposed,
     Renewed,
+    Steered,
     Trouble,
 )
 from elastream.monitor import OperatorRates, Reading, Snapshot
@@ -222,7 +223,7 @@ def event_text(event: Event) -> str:
             return f"action {number}: {verdict}, {'?' if share is None else f'{share:.0%}'} achieved"
         case PhaseChanged(before=before, after=after, why=why):
             return f"{before} → {after}: {why}"
-        case Renewed(what=what) | Trouble(what=what):
+        case Renewed(what=what) | Trouble(what=what) | Steered(what=what):
             return what
 
 

@@ -240,7 +240,7 @@ class RunView(View):
 
 
 class Update(View):
-    """What came since the update before it; a part that is null has not changed."""
+    """What came since the update before it; a part that is null or not there has not changed."""
 
     id: str
     graph: GraphView | None = None

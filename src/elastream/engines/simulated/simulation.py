@@ -16,8 +16,10 @@ from elastream.engines.simulated.engine import SimulatedEngine
 from elastream.engines.simulated.history import History
 from elastream.engines.simulated.ideal import Ideal
 from elastream.engines.simulated.model import EngineModel
+from elastream.engines.simulated.pace import Pace, PacedClock
 from elastream.manager.decision import Decision
 from elastream.manager.events import Acted, Decided, Event
+from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
 from elastream.monitor import Snapshot
@@ -72,6 +74,16 @@ class Simulation:
         return self.history.plans[max(0, index - 1)][1]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """Someone looks while it runs, so it runs no faster than they can see, and does what they ask for."""
+
+    pace: Pace
+    inbox: Inbox
+    on_snapshot: Callable[[Snapshot], None]
+    on_event: Callable[[Event], None]
+
+
 def simulate(
     model: EngineModel,
     policy: Policy,
@@ -79,6 +91,7 @@ def simulate(
     *,
     duration_s: float,
     on_progress: Callable[[float], None] = lambda _: None,
+    watched: Watched | None = None,
 ) -> Simulation:
     """Run a pipeline for so long; `on_progress` is told the simulated time after every interval."""
     sources = {n: replace(s, load=_Until(load=s.load, end_s=duration_s)) for n, s in model.sources.items()}
@@ -89,9 +102,22 @@ def simulate(
     def keep(snapshot: Snapshot) -> None:
         snapshots.append(snapshot)
         on_progress(snapshot.at_s)
+        if watched is not None:
+            watched.on_snapshot(snapshot)
+
+    def keep_event(event: Event) -> None:
+        events.append(event)
+        if watched is not None:
+            watched.on_event(event)
 
     manager = Manager(
-        engine=engine, policy=policy, knobs=knobs, clock=engine, on_snapshot=keep, on_event=events.append
+        engine=engine,
+        policy=policy,
+        knobs=knobs,
+        clock=engine if watched is None else PacedClock(engine, watched.pace),
+        on_snapshot=keep,
+        on_event=keep_event,
+        inbox=None if watched is None else watched.inbox,
     )
     manager.run(until_s=duration_s)
     drained_s = _drain(engine, duration_s)

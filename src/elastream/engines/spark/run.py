@@ -25,6 +25,7 @@ from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.events import Event, Trouble, event_to_json
+from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
 from elastream.manager.store import Store
@@ -92,6 +93,8 @@ def run(
     on_snapshot: Callable[[Snapshot], None],
     on_event: Callable[[Event], None],
     on_phase: Callable[[str], None],
+    clock: WallClock | None = None,
+    inbox: Inbox | None = None,
 ) -> None:
     """Run until the time is up or someone stops it; afterwards it can be started again where it stopped."""
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +106,7 @@ def run(
         jars=options.channels.jars(),
         log=options.folder / "spark.log",
     )
-    clock = WallClock()
+    clock = clock or WallClock()
     try:
         with (
             _stopping_on_signals(clock),  # not before: Spark takes Ctrl-C for itself when it starts
@@ -130,6 +133,7 @@ def run(
                 store=store,
                 on_snapshot=record_snapshot,
                 on_event=record_event,
+                inbox=inbox,
             )
             on_phase("running")
             if engine.shortage is not None:
@@ -180,7 +184,7 @@ def _stopping_on_signals(clock: WallClock) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the run after the batches under way, not in the middle of one."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
-        signal.signal(number, lambda *_: clock.stopped.set())
+        signal.signal(number, lambda *_: clock.stop())
     try:
         yield
     finally:

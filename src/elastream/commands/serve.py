@@ -1,0 +1,142 @@
+"""`elastream serve`, and how `run` and `simulate` serve what they do: a page, its API and Prometheus."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from elastream.as_json import print_json
+from elastream.commands.shared import JsonOption, err
+from elastream.dataflow import Dataflow
+from elastream.manager.inbox import Inbox
+from elastream.manager.knobs import Knobs
+from elastream.policies.catalog import Policy
+from elastream.policies.rules.policy import Rules
+
+if TYPE_CHECKING:
+    from elastream.web.feed import Feed
+    from elastream.web.server import Address, Server
+
+_LOOK_EVERY_S = 0.5
+DEFAULT_PORT, LOOPBACK = 8765, "127.0.0.1"
+
+PortOption = Annotated[
+    int,
+    typer.Option(min=0, max=65_535, help="Of the page and its API; where it is in use the next, 0 for any."),
+]
+HostOption = Annotated[str, typer.Option(help="The address to serve on; by default only this machine reaches it.")]
+KnownAsOption = Annotated[
+    list[str] | None,
+    typer.Option("--known-as", help="A further name that the server goes by, with --host; repeatable."),
+]
+
+
+def serve(
+    recording: Annotated[Path, typer.Argument(help="A recording (JSON lines), finished or still being written.")],
+    port: PortOption = DEFAULT_PORT,
+    host: HostOption = LOOPBACK,
+    known_as: KnownAsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a recording in the browser, and what is added to it, until Ctrl-C.
+
+    The same page and the same API as those of a run, without actions: nobody listens.
+    """
+    from elastream.web.feed import Feed
+    from elastream.web.following import Followed, go_on, load
+    from elastream.web.server import Server
+    from elastream.web.views import ConfigurationView
+
+    name = recording.absolute().parent.name if recording.stem == "recording" else recording.stem
+    feed, followed = Feed(name), Followed(recording)
+    load(followed, feed)
+    if feed.history.window is None:
+        err.print(f"{recording}: nothing was recorded yet; what comes is shown", soft_wrap=True)
+    elif followed.cut_off:
+        err.print(f"{recording}: the last line is cut off, or still being written", soft_wrap=True)
+    shown = ConfigurationView(pipeline=name, shown="recording", policy=None, options=(), knobs=(), acts=False)
+    with Server(feed, shown, address_of(host, port, known_as)) as server:
+        _tell(server, asked=port)
+        if as_json:
+            print_json({"url": server.url})
+        _until_interrupted(lambda: go_on(followed, feed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What a command that serves its run shows of it."""
+
+    pipeline: str
+    kind: Literal["run", "simulation"]
+    policy_name: str
+    policy: Policy
+    knobs: Knobs
+    dataflow: Dataflow
+
+
+@contextmanager
+def serving(shown: Shown, address: Address, wake: Callable[[], None]) -> Iterator[tuple[Feed, Inbox]]:
+    """Serve a run while it lasts: what it does goes into the feed, what people ask for comes out of the inbox."""
+    from elastream.web.actions import Acting
+    from elastream.web.feed import Feed
+    from elastream.web.rules_file import RulesFile
+    from elastream.web.server import Server
+    from elastream.web.showing import option_views
+    from elastream.web.views import ConfigurationView
+
+    rules = shown.policy.file if isinstance(shown.policy, Rules) and shown.policy.file else None
+    configuration = ConfigurationView(
+        pipeline=shown.pipeline,
+        shown=shown.kind,
+        policy=shown.policy_name,
+        options=option_views(shown.policy),
+        knobs=option_views(shown.knobs),
+        rules_file=rules,
+        acts=True,
+    )
+    feed, inbox = Feed(shown.pipeline, dry_run=shown.knobs.dry_run), Inbox(wake)
+    acting = Acting(
+        inbox=inbox,
+        token=secrets.token_urlsafe(24),
+        rules=None if rules is None else RulesFile(path=Path(rules), dataflow=shown.dataflow),
+    )
+    with Server(feed, configuration, address, acting=acting) as server:
+        _tell(server, asked=address.port, token=acting.token)
+        yield feed, inbox
+
+
+def show_until_interrupted() -> None:
+    """What was run is over; Ctrl-C then is no failure."""
+    err.print("the run has ended; Ctrl-C ends showing it")
+    _until_interrupted(lambda: None)
+
+
+def address_of(host: str, port: int, known_as: list[str] | None) -> Address:
+    from elastream.web.server import Address
+
+    if host not in (LOOPBACK, "localhost", "::1"):
+        err.print(f"others than this machine can reach {host}, and nothing is encrypted: put a proxy before it")
+    return Address(host=host, port=port, names=tuple(known_as or ()))
+
+
+def _until_interrupted(look: Callable[[], None]) -> None:
+    with suppress(KeyboardInterrupt):
+        while not threading.Event().wait(_LOOK_EVERY_S):
+            look()
+
+
+def _tell(server: Server, *, asked: int, token: str | None = None) -> None:
+    """Say where to look; on standard error, as standard output is for what was asked for."""
+    if server.moved:
+        err.print(f"port {asked} is in use, so the page is on {server.port}")
+    where = server.url if token is None else f"{server.url}#token={token}"
+    err.print(f"page: {where}", soft_wrap=True, highlight=False)
+    if token is not None:
+        err.print(f"token for actions: {token}", soft_wrap=True, highlight=False)

@@ -1,0 +1,43 @@
+"""Simulated time at a pace that people can watch: so many simulated seconds in each real one."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from elastream.engines.simulated.engine import SimulatedEngine
+
+
+class Pace:
+    """Waits for real; a wait ends early where someone asks for something."""
+
+    def __init__(self, speed: float) -> None:
+        self.speed = speed
+        self._woken = threading.Event()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def rest(self, seconds: float) -> float:
+        """Wait for so many simulated seconds; how many of them have passed."""
+        began_s = time.monotonic()
+        woken = self._woken.wait(seconds / self.speed)
+        self._woken.clear()
+        return min(seconds, (time.monotonic() - began_s) * self.speed) if woken else seconds
+
+
+class PacedClock:
+    """The simulated engine as a clock that does not run ahead of its pace."""
+
+    def __init__(self, engine: SimulatedEngine, pace: Pace) -> None:
+        self._engine = engine
+        self._pace = pace
+
+    def now(self) -> float:
+        return self._engine.now()
+
+    def steady(self) -> float:
+        return self._engine.steady()
+
+    def wait(self, seconds: float) -> None:
+        self._engine.wait(self._pace.rest(seconds))

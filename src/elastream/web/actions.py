@@ -1,0 +1,192 @@
+"""What may be asked for over HTTP, by those who have the token: it goes to the manager, which decides.
+
+Nothing is done here. A request becomes one of `manager/requests.py` and goes into the manager's inbox; the answer
+is what the manager tells of it. Rules are a file, which the manager reads again when it has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from fastapi import Request as HttpRequest
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import ConfigDict, Field
+
+from elastream.errors import ElastreamError
+from elastream.manager.inbox import Inbox, InboxFull
+from elastream.manager.requests import MOST_BY_HAND, Pause, Request, Resume, RollBack, Scale, SetBounds, SetDryRun
+from elastream.web import problems
+from elastream.web.feed import Feed
+from elastream.web.problems import FieldProblem, ProblemError
+from elastream.web.rules_file import RulesFile, RulesView, Verdict
+from elastream.web.views import ManagerView, View
+
+_ANSWER_WITHIN_S = 20.0  # the manager may be in the middle of an action, which takes as long as it takes
+_MOST_TEXT = 100_000
+
+Instances = Annotated[int, Field(ge=1, le=MOST_BY_HAND)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acting:
+    """What actions need; there is none where nobody would carry them out."""
+
+    inbox: Inbox
+    token: str
+    rules: RulesFile | None = None
+
+
+class Body(View):
+    """What is sent: a text is no number, and no word but true and false is one of them."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class DryRunBody(Body):
+    on: bool
+
+
+class BoundsBody(Body):
+    operator: str
+    least: Instances | None = Field(default=None, description="null leaves it to the operator's own")
+    most: Instances | None = Field(default=None, description="null leaves it to the operator's own")
+
+
+class ScaleBody(Body):
+    parallelism: Mapping[str, Instances] = Field(min_length=1, description="operators, with their instances")
+
+
+class RulesBody(Body):
+    text: str = Field(max_length=_MOST_TEXT, description="the rules, in YAML")
+    version: str | None = Field(default=None, description="of the rules that were edited; another is refused")
+
+
+class CheckBody(Body):
+    text: str = Field(max_length=_MOST_TEXT, description="the rules, in YAML")
+
+
+class ActionView(View):
+    done: bool = Field(description="false where the manager has not come to it yet; the stream will tell")
+    what: str
+    manager: ManagerView
+
+
+_PROBLEMS = problems.documented(
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+_LATER: dict[int | str, dict[str, Any]] = {
+    202: {"model": ActionView, "description": "The manager is busy, and will do it when it is not"}
+}
+
+
+_BEARER = HTTPBearer(auto_error=False, description="The token that `elastream run` prints.")
+
+
+def _allowed(
+    asking: HttpRequest, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+) -> Acting:
+    acting: Acting | None = asking.app.state.acting
+    if acting is None:
+        raise ProblemError(HTTPStatus.CONFLICT, "this is a recording: there is nobody to ask for anything")
+    token = "" if given is None else given.credentials
+    if not hmac.compare_digest(token.encode(), acting.token.encode()):
+        raise ProblemError(
+            HTTPStatus.UNAUTHORIZED,
+            "actions need the token that the run printed, as `Authorization: Bearer TOKEN`",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    return acting
+
+
+Allowed = Annotated[Acting, Depends(_allowed)]
+
+
+def action_routes(feed: Feed) -> APIRouter:
+    router = APIRouter(tags=["actions"], responses=_PROBLEMS)
+
+    async def ask(who: Acting, request: Request, response: Response) -> ActionView:
+        return await _ask(feed, who, request, response)
+
+    @router.post("/actions/pause", responses=_LATER, summary="Decide nothing until resumed")
+    async def pause(who: Allowed, response: Response) -> ActionView:
+        return await ask(who, Pause(), response)
+
+    @router.post("/actions/resume", responses=_LATER, summary="Go on deciding")
+    async def resume(who: Allowed, response: Response) -> ActionView:
+        return await ask(who, Resume(), response)
+
+    @router.post("/actions/dry-run", responses=_LATER, summary="Decide, but carry out nothing; or end that")
+    async def dry_run(who: Allowed, body: DryRunBody, response: Response) -> ActionView:
+        return await ask(who, SetDryRun(on=body.on), response)
+
+    @router.post("/actions/bounds", responses=_LATER, summary="The least and the most instances of an operator")
+    async def bounds(who: Allowed, body: BoundsBody, response: Response) -> ActionView:
+        request = SetBounds(operator=body.operator, least=body.least, most=body.most)
+        return await ask(who, request, response)
+
+    @router.post("/actions/scale", responses=_LATER, summary="Scale by hand, operators together in one action")
+    async def scale(who: Allowed, body: ScaleBody, response: Response) -> ActionView:
+        return await ask(who, Scale(parallelism=dict(body.parallelism)), response)
+
+    @router.post("/actions/roll-back", responses=_LATER, summary="Take back the last action")
+    async def roll_back(who: Allowed, response: Response) -> ActionView:
+        return await ask(who, RollBack(), response)
+
+    @router.get("/rules", responses=problems.documented(HTTPStatus.NOT_FOUND), summary="The rules as they stand")
+    async def rules(who: Allowed) -> RulesView:
+        return _rules(who).read()
+
+    @router.post(
+        "/rules/check", responses=problems.documented(HTTPStatus.NOT_FOUND), summary="What these rules would do"
+    )
+    async def check(who: Allowed, body: CheckBody) -> Verdict:
+        return _rules(who).check(body.text)
+
+    @router.put("/rules", responses=problems.documented(HTTPStatus.NOT_FOUND), summary="Put rules in their place")
+    async def edit(who: Allowed, body: RulesBody) -> RulesView:
+        file = _rules(who)
+        verdict = file.check(body.text)
+        if verdict.errors:
+            found = [FieldProblem(field="body.text", message=e.text, line=e.line) for e in verdict.errors]
+            detail = f"the rules stay as they were: {verdict.errors[0].text}"
+            raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=found)
+        written = file.write(body.text, body.version)
+        who.inbox.wake()
+        return written
+
+    return router
+
+
+async def _ask(feed: Feed, who: Acting, request: Request, response: Response) -> ActionView:
+    try:
+        answer = asyncio.wrap_future(who.inbox.ask(request))
+        told = await asyncio.wait_for(asyncio.shield(answer), _ANSWER_WITHIN_S)
+    except InboxFull:
+        raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "too much was asked for already") from None
+    except TimeoutError:
+        response.status_code = HTTPStatus.ACCEPTED
+        return ActionView(done=False, what="the manager has not come to it yet", manager=feed.history.manager)
+    except ElastreamError as error:
+        raise ProblemError(HTTPStatus.CONFLICT, str(error)) from None
+    if told.refusal is None:
+        return ActionView(done=True, what=told.what, manager=feed.history.manager)
+    if told.refusal.field is None:
+        raise ProblemError(HTTPStatus.CONFLICT, told.refusal.why)
+    found = FieldProblem(field=f"body.{told.refusal.field}", message=told.refusal.why)
+    raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, f"{found.field}: {found.message}", errors=[found])
+
+
+def _rules(who: Acting) -> RulesFile:
+    if who.rules is None:
+        raise ProblemError(HTTPStatus.NOT_FOUND, "this run does not scale by rules")
+    return who.rules

@@ -1,0 +1,180 @@
+"""The newest window for Prometheus, by its conventions: base units, counters that end in `_total`, help for each.
+
+A collector over what is shown anyway, so that nothing is kept twice and a scrape costs what it takes to write the
+text. What nobody measured has no sample, rather than a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from fastapi import FastAPI, Request, Response
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from elastream import __version__
+from elastream.manager.decision import DecisionKind
+from elastream.manager.events import Verdict
+from elastream.manager.phase import Phase
+from elastream.web import views
+from elastream.web.feed import Feed
+
+_OPERATOR_GAUGES = {
+    "parallelism": ("parallelism", "Instances of the operator."),
+    "observed_per_s": ("observed_records_per_second", "Records processed per second of the newest window."),
+    "true_per_s": ("true_records_per_second", "Records per second that its instances could process when busy."),
+    "required_per_s": ("required_records_per_second", "Records per second that it must process to keep up."),
+    "utilization": ("utilization_ratio", "Share of the newest window that was useful time."),
+    "backlog": ("backlog_records", "Records that waited for it when the newest window ended."),
+    "latency_s": ("latency_seconds", "Latency of records in the newest window."),
+    "balance": ("balance_ratio", "Mean busy time of its tasks over the longest; 1 is even."),
+    "wait_core_share": ("core_wait_ratio", "Share of the time that it wanted a core in which it had none."),
+}
+_BATCH_PARTS = {"driver": "driver_s", "fixed": "fixed_s", "records": "records_s"}
+
+
+def add_metrics(app: FastAPI, feed: Feed, pipeline: str) -> None:
+    registry = CollectorRegistry()
+    registry.register(RunCollector(feed, pipeline))
+
+    @app.get(
+        "/metrics",
+        tags=["probes"],
+        summary="For Prometheus",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def metrics(request: Request) -> Response:
+        encoder, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encoder(registry), headers={"Content-Type": content_type})
+
+
+class RunCollector(Collector):
+    def __init__(self, feed: Feed, pipeline: str) -> None:
+        self._feed = feed
+        self._pipeline = pipeline
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # what there is depends on what was measured
+
+    def collect(self) -> Iterator[Metric]:
+        info = InfoMetricFamily("elastream_build", "The version of elastream.")
+        info.add_metric([], {"version": __version__})
+        yield info
+        yield from self._run()
+        yield from self._totals()
+        window = self._feed.history.window
+        if window is not None:
+            yield from self._operators(window)
+            yield from self._sources(window)
+            yield from self._nodes(window)
+
+    def _run(self) -> Iterator[Metric]:
+        history = self._feed.history
+        share = history.window.achieved_share if history.window is not None else None
+        yield self._one("elastream_achieved_ratio", "Share of the required rate that was achieved.", share)
+        yield self._one("elastream_manager_paused", "Whether scaling is paused.", history.manager.paused)
+        yield self._one("elastream_manager_dry_run", "Whether decisions are only told.", history.manager.dry_run)
+        phases = self._gauge(
+            "elastream_manager_phase", "The phase of the manager: 1 for the one it is in.", "phase"
+        )
+        for phase in Phase if history.manager.phase is not None else ():
+            phases.add_metric([self._pipeline, str(phase)], history.manager.phase == phase)
+        yield phases
+        yield self._one("elastream_window_age_seconds", "Since the newest window came.", self._feed.latest_age_s)
+        yield self._one("elastream_viewers", "Pages that look at this run.", self._feed.viewers)
+        peak = history.cost.static_peak_instance_s
+        text = "Instance seconds that every operator at its highest parallelism would have used so far."
+        yield self._one("elastream_static_peak_instance_seconds", text, peak)
+
+    def _totals(self) -> Iterator[Metric]:
+        history, totals = self._feed.history, self._feed.history.totals
+        used = self._counter("elastream_instance_seconds", "Instance seconds that were used.")
+        used.add_metric([self._pipeline], history.cost.instance_s)
+        yield used
+        for name, text, value in (
+            ("elastream_windows", "Windows that were measured.", totals.windows),
+            ("elastream_incomplete_windows", "Windows with something missing.", totals.incomplete_windows),
+            ("elastream_troubles", "Times that something outside failed.", totals.troubles),
+            ("elastream_action_seconds", "Time that actions took.", totals.action_s),
+        ):
+            counter = self._counter(name, text)
+            counter.add_metric([self._pipeline], value)
+            yield counter
+        decisions = self._counter(
+            "elastream_decisions", "Decisions, and rehearsals of a dry run.", "kind", "dry_run"
+        )
+        for kind in DecisionKind:
+            for dry_run in (False, True):
+                found = totals.decisions[str(kind), dry_run]
+                decisions.add_metric([self._pipeline, str(kind), str(dry_run).lower()], found)
+        yield decisions
+        actions = self._counter("elastream_actions", "Actions that ended.", "outcome")
+        for succeeded, outcome in ((True, views.Outcome.DONE), (False, views.Outcome.FAILED)):
+            actions.add_metric([self._pipeline, str(outcome)], totals.actions[succeeded])
+        yield actions
+        verdicts = self._counter("elastream_verdicts", "Actions that were judged.", "verdict")
+        for verdict in Verdict:
+            verdicts.add_metric([self._pipeline, str(verdict)], totals.verdicts[str(verdict)])
+        yield verdicts
+        records = self._counter("elastream_operator_records", "Records that the operator took in.", "operator")
+        for name, count in totals.records.items():
+            records.add_metric([self._pipeline, name], count)
+        yield records
+
+    def _operators(self, window: views.WindowView) -> Iterator[Metric]:
+        for field, (name, text) in _OPERATOR_GAUGES.items():
+            gauge = self._gauge(f"elastream_operator_{name}", text, "operator")
+            for operator in window.operators:
+                if (value := getattr(operator, field)) is not None:
+                    gauge.add_metric([self._pipeline, operator.name], value)
+            yield gauge
+        health = self._gauge(
+            "elastream_operator_health", "How the operator does: 1 for the word that fits.", "operator", "health"
+        )
+        batch = self._gauge(
+            "elastream_operator_batch_seconds", "Where the time of a batch goes.", "operator", "part"
+        )
+        for operator in window.operators:
+            for word in views.Health:
+                health.add_metric([self._pipeline, operator.name, str(word)], operator.health is word)
+            for part, field in _BATCH_PARTS.items() if operator.batch is not None else ():
+                batch.add_metric([self._pipeline, operator.name, part], getattr(operator.batch, field))
+        yield health
+        yield batch
+
+    def _sources(self, window: views.WindowView) -> Iterator[Metric]:
+        offered = self._gauge(
+            "elastream_source_offered_records_per_second", "Records per second that arrived.", "source"
+        )
+        achieved = self._gauge(
+            "elastream_source_achieved_records_per_second", "How many of them were taken in.", "source"
+        )
+        for source in window.sources:
+            offered.add_metric([self._pipeline, source.name], source.offered_per_s)
+            if source.achieved_per_s is not None:
+                achieved.add_metric([self._pipeline, source.name], source.achieved_per_s)
+        yield offered
+        yield achieved
+
+    def _nodes(self, window: views.WindowView) -> Iterator[Metric]:
+        slots = self._gauge("elastream_node_slots", "Instances that the node can hold.", "node")
+        instances = self._gauge("elastream_node_instances", "Instances that run on the node.", "node")
+        for node in window.nodes:
+            slots.add_metric([self._pipeline, node.name], node.slots if node.available else 0)
+            instances.add_metric([self._pipeline, node.name], node.instances)
+        yield slots
+        yield instances
+
+    def _one(self, name: str, text: str, value: float | None) -> GaugeMetricFamily:
+        gauge = self._gauge(name, text)
+        if value is not None:
+            gauge.add_metric([self._pipeline], value)
+        return gauge
+
+    def _gauge(self, name: str, text: str, *labels: str) -> GaugeMetricFamily:
+        return GaugeMetricFamily(name, text, labels=["pipeline", *labels])
+
+    def _counter(self, name: str, text: str, *labels: str) -> CounterMetricFamily:
+        return CounterMetricFamily(name, text, labels=["pipeline", *labels])

@@ -1,0 +1,114 @@
+"""The rules of a run as a file that can be shown, checked and replaced.
+
+Only rules in YAML can be edited from outside: those in Python are a program, which the manager would run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from pydantic import Field
+
+from elastream.dataflow import Dataflow
+from elastream.errors import InvalidInput
+from elastream.formats import read_text
+from elastream.policies.rules.check import check_usable, doubts
+from elastream.policies.rules.sentences import sentence
+from elastream.policies.rules.yaml_form import parse_rules
+from elastream.web.problems import ProblemError
+from elastream.web.views import View
+
+
+class RuleRemark(View):
+    text: str
+    line: int | None = None
+
+
+class Verdict(View):
+    """What is wrong with rules, or what they say."""
+
+    errors: tuple[RuleRemark, ...] = Field(description="the rules cannot be used")
+    warnings: tuple[RuleRemark, ...] = Field(description="they can be used, but look like a mistake")
+    sentences: tuple[str, ...] = Field(description="each rule in English")
+
+
+class RulesView(View):
+    file: str
+    text: str
+    version: str
+    editable: bool
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulesFile:
+    path: Path
+    dataflow: Dataflow
+
+    @property
+    def editable(self) -> bool:
+        return self.path.suffix != ".py"
+
+    def read(self) -> RulesView:
+        try:
+            text = read_text(self.path)
+        except InvalidInput as error:
+            raise ProblemError(HTTPStatus.NOT_FOUND, str(error)) from None
+        verdict = self.check(text) if self.editable else Verdict(errors=(), warnings=(), sentences=())
+        return RulesView(
+            file=self.path.name, text=text, version=_version(text), editable=self.editable, verdict=verdict
+        )
+
+    def check(self, text: str) -> Verdict:
+        if not self.editable:
+            raise ProblemError(HTTPStatus.CONFLICT, "rules in Python are a program: edit the file itself")
+        document = parse_rules(text, self.path.name)
+        errors = [RuleRemark(text=problem.text, line=problem.line) for problem in document.problems]
+        try:
+            check_usable(document.rules, self.dataflow)
+        except InvalidInput as error:
+            errors.append(RuleRemark(text=str(error)))
+        return Verdict(
+            errors=tuple(errors),
+            warnings=tuple(
+                RuleRemark(text=doubt.text, line=document.lines[doubt.rule] if document.lines else None)
+                for doubt in doubts(document.rules, self.dataflow)
+            ),
+            sentences=tuple(sentence(rule) for rule in document.rules.rules),
+        )
+
+    def write(self, text: str, edited: str | None) -> RulesView:
+        """Whole or not at all; refused where someone else has changed them since they were read."""
+        if edited is not None and edited != _version(read_text(self.path)):
+            raise ProblemError(HTTPStatus.CONFLICT, "the rules were changed meanwhile: look at them again")
+        try:
+            _replace(self.path.resolve(), text)
+        except OSError as error:
+            detail = f"{self.path.name}: cannot be written: {error.strerror}"
+            raise ProblemError(HTTPStatus.CONFLICT, detail) from None
+        return self.read()
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, beside)
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
+def _version(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,179 @@
+"""Recordings in the browser: whole ones, ones that are being written, and ones that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serving import PATIENCE_S, eventually, in_order, word_count
+
+from elastream import __version__
+from elastream.errors import InvalidInput
+from elastream.manager.events import Trouble, event_to_json
+from elastream.monitor import Snapshot
+from elastream.monitor.recording import RecordingWriter, snapshot_line
+from elastream.web.feed import Feed
+from elastream.web.following import Followed, go_on, load
+
+HAPPENED = in_order(word_count(3))
+
+
+def line_of(happened: Any) -> Mapping[str, Any]:
+    return snapshot_line(happened) if isinstance(happened, Snapshot) else event_to_json(happened)
+
+
+def write(path: Path, happened: list[Any]) -> None:
+    with RecordingWriter(path) as recording:
+        for one in happened:
+            recording.write(line_of(one))
+
+
+def texts(feed: Feed) -> list[str]:
+    return [event.text for event in feed.history.events()]
+
+
+class TestFollowing:
+    def test_a_recording_is_shown_like_the_run_itself(self, tmp_path: Path) -> None:
+        path, live, recorded = tmp_path / "recording.jsonl", Feed("p"), Feed("p")
+        write(path, HAPPENED)
+        for one in HAPPENED:
+            (live.snapshot if isinstance(one, Snapshot) else live.event)(one)
+        load(Followed(path), recorded)
+        ours, theirs = recorded.history.view(), live.history.view()
+        assert ours.model_copy(update={"id": ""}) == theirs.model_copy(update={"id": ""})
+
+    def test_what_is_added_comes_and_half_a_line_waits_for_its_end(self, tmp_path: Path) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        write(path, HAPPENED[:10])
+        followed = Followed(path)
+        load(followed, feed)
+        seen = feed.history.id
+        line = json.dumps(line_of(HAPPENED[10])) + "\n"
+        with path.open("a") as file:
+            file.write(line[:50])
+            file.flush()
+            go_on(followed, feed)
+            assert followed.cut_off
+            assert feed.history.id == seen
+            file.write(line[50:])
+        write(path, HAPPENED[11:])
+        go_on(followed, feed)
+        whole = Feed("p")
+        load(Followed(path), whole)
+        assert feed.history.columns() == whole.history.columns()
+        assert len(feed.history.events()) == len(whole.history.events())
+        assert not followed.cut_off
+
+    def test_one_that_is_written_anew_is_shown_anew(self, tmp_path: Path) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        write(path, HAPPENED)
+        followed = Followed(path)
+        load(followed, feed)
+        path.write_text("")
+        write(path, HAPPENED[:3])
+        go_on(followed, feed)
+        only = Feed("p")
+        load(Followed(path), only)
+        assert feed.history.columns() == only.history.columns()
+
+    def test_one_that_nobody_has_touched_for_long_is_over(self, tmp_path: Path) -> None:
+        path = tmp_path / "recording.jsonl"
+        write(path, HAPPENED[:5])
+        fresh, old = Feed("p"), Feed("p")
+        load(Followed(path), fresh)
+        os.utime(path, (0, 0))
+        load(Followed(path), old)
+        assert (fresh.history.live, old.history.live) == (True, False)
+
+    def test_a_line_that_cannot_be_read_is_told_and_passed_over(self, tmp_path: Path) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        write(path, HAPPENED[:2])
+        followed = Followed(path)
+        load(followed, feed)
+        with path.open("a") as file:
+            file.write("nonsense\n")
+        write(path, [Trouble(at_s=1e9, what="after it")])
+        go_on(followed, feed)
+        assert "line 3: not valid JSON" in texts(feed)[-2]
+        assert texts(feed)[-1] == "after it"
+
+
+class TestRefusals:
+    def refusal(self, path: Path) -> str:
+        with pytest.raises(InvalidInput) as error:
+            load(Followed(path), Feed("p"))
+        return str(error.value)
+
+    def test_no_file(self, tmp_path: Path) -> None:
+        assert self.refusal(tmp_path / "none.jsonl") == f"{tmp_path / 'none.jsonl'}: there is no such file"
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        assert "cannot be read" in self.refusal(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("line", "says"),
+        [
+            (
+                '{"event": "teleported", "at_s": 1}',
+                f"this version of elastream ({__version__}) does not know events of the kind 'teleported'; "
+                "the recording may be from a newer one",
+            ),
+            ('{"event": "trouble"}', "not an event of the kind 'trouble'"),
+            ('{"operators": [], "colour": 3}', "unknown key 'colour'"),
+            ("[]", "a JSON object was expected"),
+            ("{", "not valid JSON"),
+        ],
+        ids=["newer", "not whole", "a newer snapshot", "no object", "no JSON"],
+    )
+    def test_a_line_is_named(self, tmp_path: Path, line: str, says: str) -> None:
+        path = tmp_path / "recording.jsonl"
+        write(path, HAPPENED[:1])
+        with path.open("a") as file:
+            file.write(line + "\n")
+        refused = self.refusal(path)
+        assert f"{path}: line 2: " in refused
+        assert says in refused
+
+    def test_bytes_that_are_no_text(self, tmp_path: Path) -> None:
+        path = tmp_path / "recording.jsonl"
+        path.write_bytes(b"\xff\xfe\n")
+        assert "line 1: not a UTF-8 text" in self.refusal(path)
+
+
+def test_the_command_follows_a_recording_until_it_is_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "recording.jsonl"
+    path.write_text("")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-c", "from elastream.cli import main; main()"]
+        arguments = ["serve", str(path), "--port", str(port), "--json"]
+        with subprocess.Popen(
+            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            said = [process.stderr.readline(), process.stderr.readline(), process.stderr.readline()]
+            assert "nothing was recorded yet" in said[0]
+            assert f"port {port} is in use" in said[1]
+            found = re.search(r"http://127\.0\.0\.1:\d+/", said[2])
+            assert found is not None
+            write(path, HAPPENED[:5])
+            eventually(
+                "the window is there",
+                lambda: httpx.get(f"{found[0]}api/v1/snapshot", timeout=PATIENCE_S).status_code == 200,
+            )
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 0
+            assert json.loads(process.stdout.read()) == {"url": found[0]}

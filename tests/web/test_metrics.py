@@ -1,0 +1,119 @@
+"""What Prometheus scrapes: its values, and that Prometheus's own tool has nothing to say against it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from serving import Served, eventually, word_count
+
+from elastream.manager.events import Acted, Decided
+from elastream.testing import alike, chain, snapshot_of
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(text: str) -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def of(found: Samples, name: str, **labels: str) -> float | None:
+    return found.get((name, tuple(sorted({"pipeline": "word count", **labels}.items()))))
+
+
+def promtool(*arguments: str, given: str = "") -> None:
+    program = shutil.which("promtool")
+    if program is None:
+        assert os.environ.get("CI") != "true", "promtool is missing: make test-tools"
+        pytest.skip("promtool is missing: make test-tools")
+    done = subprocess.run([program, *arguments], input=given, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+class TestMetrics:
+    def test_they_are_the_newest_window_and_counts_since_the_beginning(self, shown: Served) -> None:
+        run = word_count()
+        windows, newest = len(run.snapshots), run.snapshots[-1]
+        eventually("all is shown", lambda: shown.feed.history.totals.windows == windows)
+        found = samples(shown.client.get("metrics").text)
+        for name in ("words", "counts"):
+            rates = newest.rates[name]
+            assert of(found, "elastream_operator_parallelism", operator=name) == newest.plan[name]
+            observed = of(found, "elastream_operator_observed_records_per_second", operator=name)
+            assert observed == pytest.approx(rates.observed_processing_per_s)
+            assert of(found, "elastream_operator_utilization_ratio", operator=name) == rates.utilization
+            taken = sum(reading.records_in for s in run.snapshots for reading in s.by_operator[name])
+            assert of(found, "elastream_operator_records_total", operator=name) == pytest.approx(taken)
+        assert of(found, "elastream_windows_total") == windows
+        decided = sum(isinstance(event, Decided) for event in run.events)
+        assert of(found, "elastream_decisions_total", kind="rescale", dry_run="false") == decided
+        acted = sum(isinstance(event, Acted) for event in run.events)
+        assert of(found, "elastream_actions_total", outcome="done") == acted > 0
+        used = sum(s.plan.total * s.readings[0].window_s for s in run.snapshots)
+        assert of(found, "elastream_instance_seconds_total") == pytest.approx(used)
+
+    def test_exactly_one_health_and_one_phase_hold(self, shown: Served) -> None:
+        eventually("a phase", lambda: shown.feed.history.manager.phase is not None)
+        found = samples(shown.client.get("metrics").text)
+        for name, labels in (
+            ("elastream_operator_health", {"operator": "words"}),
+            ("elastream_manager_phase", {}),
+        ):
+            values = [v for (n, ls), v in found.items() if n == name and set(labels.items()) <= set(ls)]
+            assert (sum(values), len(values) > 3) == (1.0, True)
+
+    def test_what_was_not_measured_has_no_sample(self, run: Served) -> None:
+        name = 'a "quoted" \\ name\n<b>'
+        window = snapshot_of(
+            edges=chain("in", name), source_rates={"in": 5}, readings=alike(name, records_per_s=5)
+        )
+        run.feed.snapshot(window)
+        eventually("it is shown", lambda: run.feed.history.window is not None)
+        text = run.client.get("metrics").text
+        found = samples(text)
+        assert of(found, "elastream_operator_parallelism", operator=name) == 1
+        assert of(found, "elastream_operator_latency_seconds", operator=name) is None
+        assert of(found, "elastream_source_offered_records_per_second", source="in") == 5
+        assert of(found, "elastream_source_achieved_records_per_second", source="in") is None
+        promtool("check", "metrics", given=text)
+
+    def test_prometheus_accepts_them(self, run: Served, shown: Served) -> None:
+        promtool("check", "metrics", given=run.client.get("metrics").text)
+        promtool("check", "metrics", given=shown.client.get("metrics").text)
+
+    def test_openmetrics_is_served_where_it_is_asked_for(self, shown: Served) -> None:
+        answer = shown.client.get("metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+        assert answer.headers["content-type"].startswith("application/openmetrics-text")
+        assert answer.text.endswith("# EOF\n")
+
+
+class TestDeploy:
+    def test_prometheus_accepts_the_rules_and_they_do_what_they_say(self) -> None:
+        promtool("check", "rules", str(DEPLOY / "prometheus" / "elastream-rules.yaml"))
+        promtool("test", "rules", str(DEPLOY / "prometheus" / "elastream-rules-test.yaml"))
+
+    @pytest.mark.parametrize("file", ["grafana/elastream.json", "prometheus/elastream-rules.yaml"])
+    def test_they_look_only_at_metrics_that_there_are(self, shown: Served, file: str) -> None:
+        text = (DEPLOY / file).read_text(encoding="utf-8")
+        families = {line.split()[2] for line in shown.client.get("metrics").text.splitlines() if "# TYPE" in line}
+        named = set(re.findall(r"(?<![:\w])elastream_\w+", text))
+        assert named, "nothing was found to look for"
+        assert {name for name in named if name not in families} == set()
+
+    def test_the_dashboard_is_one_that_grafana_can_import(self) -> None:
+        board = json.loads((DEPLOY / "grafana" / "elastream.json").read_text(encoding="utf-8"))
+        assert (board["title"], board["uid"]) == ("elastream", "elastream")
+        ids = [panel["id"] for panel in board["panels"]]
+        assert len(ids) == len(set(ids)) > 10
+        assert all(target["expr"] for panel in board["panels"] for target in panel["targets"])
