@@ -647,6 +647,7 @@ OPTIONS = {
     "compare": ["SCENARIO", "--policies", "--rules", "--set", "--out", "--json"],
     "plan": ["RECORDING", "--rate", "--policy", "--set", "--ignore-cut-off", "--json"],
     "replay": ["RECORDING", "--policy", "--rules", "--set", "--ignore-cut-off", "--json"],
+    "report": ["RECORDING", "--out", "--against", "--set", "--rules", "--cost-per-instance-hour", "--json"],
     "policies": ["NAME", "--json"],
     "cluster": ["start"],
     "cluster start": ["--workers", "--cores", "--memory", "--port", "--web-port", "--host", "--folder", "--json"],

@@ -11,7 +11,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from elastream import __version__
-from elastream.commands import advice, monitoring, serve, simulate
+from elastream.commands import advice, monitoring, report, serve, simulate
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
 from elastream.commands.experiments import experiments_app
@@ -54,6 +54,7 @@ app.command(name="simulate")(simulate.simulate_command)
 app.command()(simulate.compare)
 app.command()(advice.plan)
 app.command(name="replay")(advice.replay_command)
+app.command()(report.report)
 app.command()(serve.serve)
 app.command()(advice.policies)
 app.command()(monitoring.master)

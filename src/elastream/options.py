@@ -47,6 +47,11 @@ def describe(options_class: type[Any]) -> tuple[OptionInfo, ...]:
     )
 
 
+def settings_of(options: Any) -> dict[str, Any]:
+    """Every option by name, as it is set."""
+    return {info.name: getattr(options, info.name) for info in describe(type(options))}
+
+
 def build(options_class: type[Options], given: Mapping[str, Any], *, place: str) -> Options:
     """Make the options from what a user wrote; check names, types and bounds.
 

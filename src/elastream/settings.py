@@ -11,7 +11,8 @@ from elastream.durations import seconds
 from elastream.engines.simulated.scenario import Scenario
 from elastream.errors import InvalidInput, nearest
 from elastream.manager.knobs import Knobs
-from elastream.options import build, describe
+from elastream.monitor.recording import RunHeader
+from elastream.options import build, describe, settings_of
 from elastream.policies.catalog import Policy, create, info
 from elastream.policies.rules.policy import Rules
 
@@ -64,6 +65,13 @@ def policy_and_knobs(
     if isinstance(created, Rules):
         created = _for_pipeline(created, scenario.model.dataflow if scenario else dataflow)
     return created, build(Knobs, knobs, place="manager")
+
+
+def header_of(pipeline: str, engine: str, name: str, policy: Policy, knobs: Knobs) -> RunHeader:
+    """What the recording of a run begins with, so that a report of it knows what was run."""
+    return RunHeader(
+        pipeline=pipeline, engine=engine, policy=name, options=settings_of(policy), knobs=settings_of(knobs)
+    )
 
 
 def _for_pipeline(rules: Rules, dataflow: Dataflow | None) -> Rules:

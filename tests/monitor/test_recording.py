@@ -15,7 +15,13 @@ import pytest
 
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.monitor import Snapshot
-from elastream.monitor.recording import Recording, RecordingWriter, read_recording, snapshot_line
+from elastream.monitor.recording import (
+    Recording,
+    RecordingWriter,
+    RunHeader,
+    read_recording,
+    snapshot_line,
+)
 from elastream.monitor.snapshot_format import snapshot_to_json
 from elastream.testing import alike, chain, snapshot_of
 
@@ -108,6 +114,63 @@ def test_names_in_any_script_come_back(path: Path) -> None:
     assert read_recording(path).snapshots == (snapshot,)
 
 
+# What a run says of itself
+
+HEADER = RunHeader(
+    pipeline="<b>",
+    engine="spark",
+    policy="ds2",
+    options={"catch_up_s": None, "tolerance": 0.1},
+    knobs={"interval_s": 10.0},
+)
+
+
+def test_every_run_that_wrote_to_a_recording_says_what_it_was(path: Path) -> None:
+    for header, at_s in ((HEADER, 60), (RunHeader(pipeline="later"), 120)):
+        with RecordingWriter(path) as recording:
+            recording.begin(header)
+            recording.snapshot(window(at_s))
+
+    found = read_recording(path)
+
+    assert found.headers == (HEADER, RunHeader(pipeline="later"))
+    assert found.snapshots == (window(60), window(120))
+    assert found.events == ()
+
+
+def test_the_first_line_has_the_version_of_the_format(path: Path) -> None:
+    with RecordingWriter(path) as recording:
+        recording.begin(HEADER)
+    first = json.loads(path.read_text())
+    assert (first["event"], first["version"]) == ("recording", 1)
+
+
+def test_what_a_later_writer_of_the_same_version_adds_is_passed_over(path: Path) -> None:
+    text = write(path, window(60))
+    path.write_text('{"event":"recording","version":1,"weather":"fine"}\n' + text)
+    assert read_recording(path).headers == (RunHeader(),)
+
+
+def test_a_newer_recording_is_refused_before_anything_else_in_it_is_judged(path: Path) -> None:
+    assert refused(path, '{"event":"recording","version":7}\n{"operatorz": []}\n') == (
+        "line 1: this recording has version 7, written by a newer elastream; this one reads versions up to 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"event":"recording"}', "version: a whole number of at least 1 was expected, found None"),
+        ('{"event":"recording","version":true}', "version: a whole number of at least 1 was expected, found True"),
+        ('{"event":"recording","version":0}', "version: a whole number of at least 1 was expected, found 0"),
+        ('{"event":"recording","version":1,"policy":3}', "policy: a text was expected, found 3"),
+        ('{"event":"recording","version":1,"knobs":[]}', "knobs: an object was expected, found []"),
+    ],
+)
+def test_a_header_that_makes_no_sense_is_refused(path: Path, line: str, said: str) -> None:
+    assert refused(path, f"{line}\n{json.dumps(snapshot_line(window(60)))}\n") == f"line 1: {said}"
+
+
 # Taken up again
 
 
@@ -157,7 +220,8 @@ def test_wherever_a_line_is_cut_off_what_is_before_it_is_read(path: Path) -> Non
     last = whole.rstrip("\n")
     for end in range(1, len(last), 7):
         path.write_text(whole + last[:end])
-        assert read_recording(path, ignore_cut_off=True).snapshots == (window(60),)
+        found = read_recording(path, ignore_cut_off=True)
+        assert (found.snapshots, found.cut_off) == ((window(60),), True)
 
 
 # Refused

@@ -13,6 +13,7 @@ from elastream import __version__
 from elastream.errors import InvalidInput
 from elastream.manager.events import Trouble
 from elastream.monitor import Snapshot
+from elastream.monitor.recording import RecordingWriter, RunHeader
 from elastream.web.feed import Feed
 from elastream.web.following import Followed, go_on, load
 
@@ -26,6 +27,8 @@ def texts(feed: Feed) -> list[str]:
 class TestFollowing:
     def test_a_recording_is_shown_like_the_run_itself(self, tmp_path: Path) -> None:
         path, live, recorded = tmp_path / "recording.jsonl", Feed("p"), Feed("p")
+        with RecordingWriter(path) as writer:
+            writer.begin(RunHeader(pipeline="p"))
         write(path, HAPPENED)
         for one in HAPPENED:
             (live.snapshot if isinstance(one, Snapshot) else live.event)(one)

@@ -30,7 +30,7 @@ from elastream.manager.events import Event, event_to_json
 from elastream.manager.loop import WallClock
 from elastream.monitor import Snapshot
 from elastream.nodes.files import WorkerNodes, read_worker_nodes
-from elastream.settings import counts_of, pairs_of, policy_and_knobs, with_rules
+from elastream.settings import counts_of, header_of, pairs_of, policy_and_knobs, with_rules
 from elastream.settings import duration as duration_of
 
 _TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble", "steered")
@@ -161,6 +161,7 @@ def run(
                 chosen,
                 knobs,
                 options,
+                header=header_of(found.pipeline.name, "spark", policy, chosen, knobs),
                 on_snapshot=on_snapshot,
                 on_event=on_event,
                 on_phase=live.phase,

@@ -38,10 +38,10 @@ from elastream.engines.simulated.simulation import Simulation, Watched, simulate
 from elastream.errors import InvalidInput
 from elastream.manager.events import event_to_json
 from elastream.manager.knobs import Knobs
-from elastream.monitor.recording import RecordingWriter, snapshot_line
+from elastream.monitor.recording import RecordingWriter, RunHeader, snapshot_line
 from elastream.options import build
 from elastream.policies.catalog import Policy, create
-from elastream.settings import pairs_of, policy_and_knobs, with_rules
+from elastream.settings import header_of, pairs_of, policy_and_knobs, with_rules
 
 _IDEAL = "ideal"  # no policy: it knows what no policy can know
 
@@ -89,7 +89,7 @@ def simulate_command(
             run = _run(found, policy, chosen, knobs, quiet=as_json, watched=watched)
             plots.plot_simulations({policy: run}, plot, title=f"{found.name} with {policy} (simulated)")
         if record is not None:
-            _record(run, record)
+            _record(run, record, header_of(found.name, "simulated", policy, chosen, knobs))
         if as_json:
             print_json({"scenario": found.name, "policy": policy, **run_json(run), "plot": str(plot)})
         else:
@@ -176,10 +176,11 @@ def _ideal(scenario: Scenario) -> Simulation:
     return simulate_ideal(scenario.model, duration_s=scenario.duration_s)
 
 
-def _record(run: Simulation, path: Path) -> None:
+def _record(run: Simulation, path: Path, header: RunHeader) -> None:
     """Snapshots and events in the order in which they happened; an event follows the window it is about."""
     lines: list[tuple[float, Mapping[str, Any]]] = [(s.at_s, snapshot_line(s)) for s in run.snapshots]
     lines += [(event.at_s, event_to_json(event)) for event in run.events]
     with RecordingWriter(path, anew=True) as recording:
+        recording.begin(header)
         for _, line in sorted(lines, key=lambda timed: timed[0]):
             recording.write(line)

@@ -19,6 +19,7 @@ from elastream.options import build
 from elastream.policies.catalog import info
 from elastream.policies.rules import RuleSet
 from elastream.policies.rules.policy import Rules
+from elastream.settings import header_of
 
 _SLOTS = 32  # more than there are cores: what the experiments let records cost is mostly waiting
 
@@ -103,11 +104,13 @@ def run_on_spark(
         generate=True,
         channels=Files(),
     )
+    policy = Rules(rules=rules)
     run(
         PipelineFile(pipeline=pipeline, generator=None if load is None else sentences_at(load)),
-        Rules(rules=rules),
+        policy,
         knobs,
         options,
+        header=header_of(pipeline.name, "spark", "rules", policy, knobs),
         on_snapshot=snapshots.append,
         on_event=events.append,
         on_phase=lambda _: None,

@@ -4,6 +4,9 @@ Every line is an object with its kind under `event`. A line of the kind `snapsho
 format; a line without `event` is taken for one, so that plain snapshots in a file are a recording too. The other
 kinds are the manager's events. A line is written whole and flushed; what a killed writer leaves behind is at
 most one line that is cut off, and the next writer removes it.
+
+Every run begins with a line of the kind `recording`: the version of the format, and what was run with which
+settings. Recordings from before there was such a line are read as well; one of a newer version is refused.
 """
 
 from __future__ import annotations
@@ -11,15 +14,33 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.formats import read_json, read_text
+from elastream.formats import read_json, read_text, shown
 from elastream.monitor.snapshot import Snapshot
 from elastream.monitor.snapshot_format import snapshot_from_json, snapshot_to_json
+
+VERSION = 1
+"""Of the format; higher once a reader of this one could no longer make sense of it."""
+_HEADER = "recording"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunHeader:
+    """What a run says of itself when it begins; what it does not say is not known."""
+
+    pipeline: str | None = None
+    engine: str | None = None
+    policy: str | None = None
+    """By its name in the catalog."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the policy."""
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    """Of the manager."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +48,10 @@ class Recording:
     snapshots: tuple[Snapshot, ...]
     events: tuple[Mapping[str, Any], ...]
     """Everything else, as it was written, in order."""
+    headers: tuple[RunHeader, ...] = ()
+    """One for each run that wrote to it, oldest first."""
+    cut_off: bool = False
+    """Whether a last line was left out because it is not whole: being written, or left by a killed writer."""
 
 
 class RecordingWriter:
@@ -38,6 +63,10 @@ class RecordingWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.repaired = not anew and _repaired(path)
             self._file = path.open("w" if anew else "a", encoding="utf-8")
+
+    def begin(self, header: RunHeader) -> None:
+        """The first line of a run; a recording that is appended to has one for each."""
+        self.write({"event": _HEADER, "version": VERSION, **asdict(header)})
 
     def snapshot(self, snapshot: Snapshot) -> None:
         self.write(snapshot_line(snapshot))
@@ -75,41 +104,89 @@ def read_recording(path: Path, *, ignore_cut_off: bool = False) -> Recording:
     """Read a recording; every error names the file and the line."""
     text = read_text(path)
     lines = text.split("\n")
-    cut_off = lines.pop()  # what stands after the last line feed: nothing, if the last line is whole
-    if cut_off and not _is_whole(cut_off):
+    last = lines.pop()  # what stands after the last line feed: nothing, if the last line is whole
+    cut_off = bool(last) and not _is_whole(last)
+    if cut_off:
         if not ignore_cut_off:
             raise InvalidInput(
                 f"{path}: line {len(lines) + 1}: the last line is cut off, as if its writer was stopped; "
                 "--ignore-cut-off reads what is before it"
             )
-    elif cut_off:
-        lines.append(cut_off)
+    elif last:
+        lines.append(last)
     snapshots: list[tuple[int, Snapshot]] = []
-    events = []
+    headers: list[RunHeader] = []
+    events: list[Mapping[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
             found = read_line(line, f"{path}: line {number}")
             if isinstance(found, Snapshot):
                 _check_order(snapshots, found, number, path)
                 snapshots.append((number, found))
+            elif isinstance(found, RunHeader):
+                headers.append(found)
             else:
                 events.append(found)
     if not snapshots:
         raise InvalidInput(f"{path}: the recording is empty: no line has a snapshot")
-    return Recording(snapshots=tuple(snapshot for _, snapshot in snapshots), events=tuple(events))
+    return Recording(
+        snapshots=tuple(snapshot for _, snapshot in snapshots),
+        events=tuple(events),
+        headers=tuple(headers),
+        cut_off=cut_off,
+    )
 
 
-def read_line(line: str, place: str) -> Snapshot | Mapping[str, Any]:
-    """A snapshot, or an event as it was written."""
+def read_line(line: str, place: str) -> Snapshot | RunHeader | Mapping[str, Any]:
+    """What it tells of; an event is as it was written."""
     data = read_json(line, place)
     if not isinstance(data, dict):
         raise InvalidInput(f"{place}: a JSON object was expected, found {type(data).__name__}")
     kind = data.pop("event", "snapshot")
     if kind == "snapshot":
         return snapshot_from_json(data, place=place)
+    if kind == _HEADER:
+        return _header(data, place)
     if not isinstance(kind, str):
         raise InvalidInput(f"{place}: event must be a text, found {kind!r}")
     return {"event": kind, **data}
+
+
+def _check_version(data: Mapping[str, Any], place: str) -> None:
+    version = data.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise InvalidInput(f"{place}: version: a whole number of at least 1 was expected, found {shown(version)}")
+    if version > VERSION:
+        raise InvalidInput(
+            f"{place}: this recording has version {version}, written by a newer elastream; "
+            f"this one reads versions up to {VERSION}"
+        )
+
+
+def _header(data: Mapping[str, Any], place: str) -> RunHeader:
+    """Keys that are not known are passed over: a reader that had to know them would have another version."""
+    _check_version(data, place)
+    return RunHeader(
+        pipeline=_text(data, "pipeline", place),
+        engine=_text(data, "engine", place),
+        policy=_text(data, "policy", place),
+        options=_settings(data, "options", place),
+        knobs=_settings(data, "knobs", place),
+    )
+
+
+def _text(data: Mapping[str, Any], name: str, place: str) -> str | None:
+    found = data.get(name)
+    if found is not None and not isinstance(found, str):
+        raise InvalidInput(f"{place}: {name}: a text was expected, found {shown(found)}")
+    return found
+
+
+def _settings(data: Mapping[str, Any], name: str, place: str) -> Mapping[str, Any]:
+    found = data.get(name, {})
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{place}: {name}: an object was expected, found {shown(found)}")
+    return found
 
 
 def _check_order(known: list[tuple[int, Snapshot]], found: Snapshot, number: int, path: Path) -> None:

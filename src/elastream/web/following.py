@@ -13,7 +13,7 @@ from elastream import __version__
 from elastream.errors import InvalidInput
 from elastream.manager.events import EVENT_KINDS, Event, Trouble, event_from_json
 from elastream.monitor import Snapshot
-from elastream.monitor.recording import read_line
+from elastream.monitor.recording import RunHeader, read_line
 from elastream.web.feed import Feed
 
 _STILL_WRITTEN_S = 60.0  # a file that was changed within this time is taken for one that is being written
@@ -69,9 +69,9 @@ class Followed:
             raise InvalidInput(f"{self.path}: cannot be read: {error.strerror}") from None
 
 
-def recorded(line: str, place: str) -> Snapshot | Event:
+def recorded(line: str, place: str) -> Snapshot | RunHeader | Event:
     found = read_line(line, place)
-    if isinstance(found, Snapshot):
+    if isinstance(found, Snapshot | RunHeader):
         return found
     if found["event"] not in EVENT_KINDS:
         raise InvalidInput(
@@ -110,10 +110,10 @@ def go_on(followed: Followed, feed: Feed) -> None:
             feed.event(Trouble(at_s=time.time(), what=str(error)))
 
 
-def _show(found: Snapshot | Event, feed: Feed) -> None:
+def _show(found: Snapshot | RunHeader | Event, feed: Feed) -> None:
     if isinstance(found, Snapshot):
         feed.snapshot(found)
-    else:
+    elif not isinstance(found, RunHeader):  # of which nothing is shown
         feed.event(found)
 
 

@@ -32,7 +32,7 @@ from elastream.manager.loop import Manager, WallClock
 from elastream.manager.signals import stopping_on_signals
 from elastream.manager.store import Store
 from elastream.monitor import Snapshot
-from elastream.monitor.recording import RecordingWriter
+from elastream.monitor.recording import RecordingWriter, RunHeader
 from elastream.nodes.files import WorkerNodes
 from elastream.policies.catalog import Policy
 
@@ -114,6 +114,7 @@ def run(
     knobs: Knobs,
     options: RunOptions,
     *,
+    header: RunHeader,
     on_snapshot: Callable[[Snapshot], None],
     on_event: Callable[[Event], None],
     on_phase: Callable[[str], None],
@@ -140,6 +141,7 @@ def run(
                 Store(options.folder / "manager.sqlite") as store,
                 RecordingWriter(options.folder / "recording.jsonl") as recording,
             ):
+                recording.begin(header)
 
                 def record_snapshot(snapshot: Snapshot) -> None:
                     recording.snapshot(snapshot)

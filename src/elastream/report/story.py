@@ -1,0 +1,322 @@
+"""What happened in a recorded run, as values: the input, each decision and its effect, what waited, the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from elastream.durations import text as duration_text
+from elastream.manager.events import Event, Proposed, event_from_json
+from elastream.monitor.recording import Recording, RunHeader
+from elastream.policies.advice import number_text
+from elastream.report.timeline import Timeline, timeline
+from elastream.web import views
+from elastream.web.history import History
+from elastream.web.showing import window_view
+
+_STEADY = 1.05  # the highest rate over the lowest: less is no change worth a word
+_TELLING = ("trouble", "renewed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A decision, with what the windows around it say of its effect."""
+
+    view: views.DecisionView
+    since_s: float
+    """When, since the run began."""
+    waiting_before: float | None
+    waiting_after: float | None
+    """When it was judged; None where it never was."""
+
+    @property
+    def changes(self) -> tuple[tuple[str, int, int], ...]:
+        """Operator, before and after, of what it changed; what came of it counts, whatever was asked for."""
+        after = self.view.after if self.view.in_force is None else self.view.in_force
+        return tuple(
+            (name, count, after[name])
+            for name, count in self.view.before.items()
+            if name in after and after[name] != count
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    instance_s: float
+    peak: Mapping[str, int]
+    """The most that each operator has had."""
+    peak_instance_s: float
+    """Of that, all the time."""
+    by_operator_s: Mapping[str, float]
+
+    @property
+    def saved_share(self) -> float:
+        return 1 - self.instance_s / self.peak_instance_s if self.peak_instance_s > 0 else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorFacts:
+    name: str
+    fewest: int
+    most: int
+    mean: float
+    records: float
+    busiest: float | None
+    """The highest utilization of a window."""
+    waiting_most: float | None
+    waiting_last: float | None
+    behind_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """Something that a reader must know: trouble, a changed policy."""
+
+    since_s: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    pipeline: str
+    header: RunHeader | None
+    policy: str | None
+    timeline: Timeline
+    windows: tuple[views.WindowView, ...]
+    """One for each stretch."""
+    events: tuple[Event, ...]
+    decisions: tuple[Told, ...]
+    operators: tuple[OperatorFacts, ...]
+    cost: Cost
+    behind_s: float
+    """For so long some operator did not keep up."""
+    remarks: tuple[Remark, ...]
+    notes: tuple[str, ...]
+    """What the recording lacks."""
+
+    @property
+    def acted(self) -> tuple[Told, ...]:
+        return tuple(told for told in self.decisions if told.view.outcome is views.Outcome.DONE)
+
+    @property
+    def rehearsed(self) -> bool:
+        """Whether everything that was decided was a rehearsal: a dry run."""
+        return bool(self.decisions) and all(
+            told.view.outcome is views.Outcome.REHEARSED for told in self.decisions
+        )
+
+    @property
+    def highest_waiting(self) -> float | None:
+        return max((s.waiting for s in self.timeline.stretches if s.waiting is not None), default=None)
+
+    @property
+    def last_waiting(self) -> float | None:
+        return self.timeline.stretches[-1].waiting
+
+
+def tell(recording: Recording, *, pipeline: str) -> Story:
+    """The story of a recording; `pipeline` is what it is called where the recording does not say."""
+    line = timeline(recording.snapshots)
+    events, not_understood = _events(recording.events)
+    header = recording.headers[-1] if recording.headers else None
+    windows = tuple(window_view(stretch.snapshot) for stretch in line.stretches)
+    name = (header.pipeline if header else None) or pipeline
+    proposed = [event.proposal.policy for event in events if isinstance(event, Proposed)]
+    return Story(
+        pipeline=name,
+        header=header,
+        policy=(header.policy if header else None) or (proposed[-1] if proposed else None),
+        timeline=line,
+        windows=windows,
+        events=events,
+        decisions=tuple(_decisions(name, events, line)),
+        operators=tuple(_operators(line, windows)),
+        cost=_cost(line),
+        behind_s=_behind_s(line, windows),
+        remarks=tuple(
+            Remark(since_s=line.since(event.at_s), text=getattr(event, "what", ""))
+            for event in events
+            if event.event in _TELLING
+        ),
+        notes=tuple(_notes(recording, line, not_understood)),
+    )
+
+
+def _events(lines: Sequence[Mapping[str, Any]]) -> tuple[tuple[Event, ...], int]:
+    """The events that are understood, and how many are not."""
+    found: list[Event] = []
+    for line in lines:
+        try:
+            found.append(event_from_json(dict(line)))
+        except ValidationError:
+            continue
+    return tuple(found), len(lines) - len(found)
+
+
+def _decisions(pipeline: str, events: Sequence[Event], line: Timeline) -> Iterator[Told]:
+    history = History(pipeline, live=False)
+    found: dict[int, views.DecisionView] = {}
+    for event in events:
+        decision = history.add_event(event).decision
+        if decision is not None:
+            found[decision.id] = decision
+    for decision in found.values():
+        judged_s = None if decision.judged_at_s is None else line.since(decision.judged_at_s)
+        since_s = line.since(decision.at_s)
+        yield Told(
+            view=decision,
+            since_s=since_s,
+            waiting_before=_waiting_at(line, since_s),
+            waiting_after=None if judged_s is None else _waiting_at(line, judged_s),
+        )
+
+
+def _waiting_at(line: Timeline, since_s: float) -> float | None:
+    """At the end of the last window that was over by then; an event comes as its window ends."""
+    over = [stretch for stretch in line.stretches if stretch.end_s <= since_s * (1 + 1e-9) + 1e-6]
+    return (over[-1] if over else line.stretches[0]).waiting
+
+
+def _operators(line: Timeline, windows: Sequence[views.WindowView]) -> Iterator[OperatorFacts]:
+    for name in line.stretches[-1].snapshot.dataflow.scalable:
+        counts = [stretch.snapshot.plan[name] for stretch in line.stretches]
+        rates = [stretch.snapshot.rates.get(name) for stretch in line.stretches]
+        known = [found for found in rates if found is not None]
+        waiting = [found.backlog for found in known if found.backlog is not None]
+        instance_s = sum(n * s.lasts_s for n, s in zip(counts, line.stretches, strict=True))
+        yield OperatorFacts(
+            name=name,
+            fewest=min(counts),
+            most=max(counts),
+            mean=instance_s / line.duration_s,
+            records=sum(found.records_in for found in known),
+            busiest=max((found.utilization for found in known), default=None),
+            waiting_most=max(waiting, default=None),
+            waiting_last=waiting[-1] if waiting else None,
+            behind_s=_behind_s(line, windows, name),
+        )
+
+
+def _behind_s(line: Timeline, windows: Sequence[views.WindowView], only: str | None = None) -> float:
+    return sum(
+        stretch.lasts_s
+        for stretch, window in zip(line.stretches, windows, strict=True)
+        if any(op.health is views.Health.BEHIND and only in (None, op.name) for op in window.operators)
+    )
+
+
+def _cost(line: Timeline) -> Cost:
+    by_operator_s: dict[str, float] = {}
+    peak: dict[str, int] = {}
+    for stretch in line.stretches:
+        for name, count in stretch.snapshot.plan.items():
+            by_operator_s[name] = by_operator_s.get(name, 0.0) + count * stretch.lasts_s
+            peak[name] = max(peak.get(name, 0), count)
+    return Cost(
+        instance_s=sum(by_operator_s.values()),
+        peak=peak,
+        peak_instance_s=sum(peak.values()) * line.duration_s,
+        by_operator_s=by_operator_s,
+    )
+
+
+def _notes(recording: Recording, line: Timeline, not_understood: int) -> Iterator[str]:
+    if recording.cut_off:
+        yield (
+            "The last line of the recording is cut off: it was being written, or its writer was killed. "
+            "This is what stands before it."
+        )
+    if not recording.headers:
+        yield "The recording does not say what was run with which settings: it is older than that."
+    if line.other_graph:
+        yield f"{line.other_graph} earlier windows, in which the pipeline had other operators, are left out."
+    if line.unwatched_s:
+        yield f"Nobody watched for {duration_text(line.unwatched_s)} in between; that time is left out."
+    if not_understood:
+        yield f"{not_understood} lines tell of something that this version does not know; they are left out."
+    incomplete = sum(not stretch.snapshot.is_complete for stretch in line.stretches)
+    if incomplete:
+        yield f"{incomplete} of {len(line.stretches)} windows were not measured completely."
+
+
+# In words
+
+
+def summary(story: Story) -> tuple[str, str, str]:
+    """The run in three sentences: what came in, what was done, what it cost."""
+    return _input_text(story), _decided_text(story), _cost_text(story)
+
+
+def _input_text(story: Story) -> str:
+    rates = [stretch.records_per_s for stretch in story.timeline.stretches]
+    low, high = min(rates), max(rates)
+    steady = high <= _STEADY * low or high == 0
+    span = f"about {number_text(high)}" if steady else f"between {number_text(low)} and {number_text(high)}"
+    came = f"In {duration_text(story.timeline.duration_s)}, {span} records/s arrived at {story.pipeline}"
+    if story.highest_waiting is None:
+        return f"{came}."
+    if not story.behind_s:
+        return f"{came}, and it always kept up."
+    share = story.behind_s / story.timeline.duration_s
+    return (
+        f"{came}; it was behind for {duration_text(story.behind_s)} ({share:.0%} of the time), with at most "
+        f"{number_text(story.highest_waiting)} records waiting, {number_text(story.last_waiting or 0)} at the end."
+    )
+
+
+def _decided_text(story: Story) -> str:
+    by = f"elastream ({story.policy})" if story.policy else "elastream"
+    totals = [stretch.snapshot.plan.total for stretch in story.timeline.stretches]
+    if story.rehearsed:
+        return f"{by} only rehearsed: it would have changed the parallelism {_times(len(story.decisions))}."
+    if not story.acted:
+        return f"The parallelism stayed at {_instances(totals[0])}: no change was carried out."
+    failed = sum(told.view.outcome is views.Outcome.FAILED for told in story.decisions)
+    text = (
+        f"{by} changed the parallelism {_times(len(story.acted))}, between {min(totals)} and "
+        f"{_instances(max(totals))} in all"
+    )
+    if failed:
+        text += f"; {failed} more {'changes' if failed > 1 else 'change'} failed"
+    return f"{text}; {_effect_text(story)}."
+
+
+def _effect_text(story: Story) -> str:
+    verdicts = [told.view.verdict for told in story.acted]
+    judged = [verdict for verdict in verdicts if verdict is not None]
+    effective = judged.count("effective")
+    if not judged:
+        return "what came of it was not judged yet" if len(verdicts) == 1 else "none of them was judged yet"
+    if effective == len(judged):
+        if len(judged) == 1:
+            return "it had the effect that was expected"
+        return f"all {len(judged)} that were judged had the effect that was expected"
+    others = ", ".join(f"{judged.count(v)} {v}" for v in ("useless", "harmful", "unclear") if v in judged)
+    return f"of {len(judged)} that were judged, {effective} had the effect that was expected, {others}"
+
+
+def _cost_text(story: Story) -> str:
+    cost = story.cost
+    used = f"It used {hours_text(cost.instance_s)}"
+    if cost.saved_share < 0.005:
+        return f"{used}, as much as its peak of {_instances(sum(cost.peak.values()))} all the time would have."
+    return (
+        f"{used}, {cost.saved_share:.0%} less than its peak of {_instances(sum(cost.peak.values()))} "
+        "all the time would have."
+    )
+
+
+def hours_text(instance_s: float) -> str:
+    hours = instance_s / 3600
+    return f"{number_text(hours) if hours >= 0.1 else f'{hours:.2g}'} instance-hours"
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _instances(count: int) -> str:
+    return f"{count} instance{'' if count == 1 else 's'}"
