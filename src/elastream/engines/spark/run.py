@@ -38,6 +38,10 @@ class PipelineFile:
     pipeline: Pipeline
     load: Mapping[str, Any] | None
     """What a generator is to write to the feed while the pipeline runs; none where others write it."""
+    records: str = "sentences"
+    """What kind of records it writes."""
+    capacities: Mapping[str, float] = field(default_factory=dict)
+    """Records per second that an instance of an operator can process, for instances that scale themselves."""
 
 
 def read_pipeline(path: Path) -> PipelineFile:
@@ -61,7 +65,12 @@ def read_pipeline(path: Path) -> PipelineFile:
     if len(found) != 1:
         raise InvalidInput(f"{path}: one Pipeline was expected at the top of the file, found {len(found)}")
     found[0].graph()
-    return PipelineFile(pipeline=found[0], load=getattr(module, "load", None))
+    return PipelineFile(
+        pipeline=found[0],
+        load=getattr(module, "load", None),
+        records=getattr(module, "records", "sentences"),
+        capacities=dict(getattr(module, "capacities", {})),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +204,7 @@ def _generator(file: PipelineFile, options: RunOptions, on_phase: Callable[[str]
         return
     command = [sys.executable, "-m", "elastream.workloads.generator"]
     command += [str(options.folder / "channels" / feeds[0]), "--load", json.dumps(file.load)]
+    command += ["--records", file.records]
     # a session of its own: Ctrl-C in the terminal is for the run, which then ends the generator
     process = subprocess.Popen(command, start_new_session=True, env=dict(os.environ))
     try:
