@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from elastream.decentralized.link import Incoming, LinkBroken, Outgoing, Stale
 
-
 EVENTS = ("post", "connect", "break_off", "kill_sender", "deliver", "acknowledge")
 
 

@@ -1,8 +1,8 @@
 """The data job of an instance: one Structured Streaming query over its inbox, in an application of its own.
 
 What a batch makes of its records is collected as Arrow and handed to the scaling module, which shares it out: an
-instance has one slot, so there is one task, and nothing to gain from letting it write. A batch that Spark runs
-again after a kill has the same number, by which the outbox and the sinks know it.
+instance has few slots, as a rule one, and there is nothing to gain from letting tasks write. A batch that Spark
+runs again after a kill has the same number, by which the outbox and the sinks know it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class DataJob:
         gone."""
         spark = start_session(
             self._folder.me,
-            master=self._settings.master,
+            master=f"local[{self._settings.cores}]",
             settings={
                 **_SPARK,
                 "spark.driver.memory": self._settings.memory,
@@ -129,7 +129,7 @@ class DataJob:
     # The query
 
     def _frame(self) -> DataFrame:
-        step, spark = self._step, self._session
+        step, spark = self._step, self.session
         if step.kind is Kind.SOURCE:
             assert step.function is not None
             return result_of(step, step.function(spark))
@@ -146,15 +146,22 @@ class DataJob:
         write_control(control, Control(parallelism=1, most_records=100 * self._settings.most_records))
         channel = FileChannel(self._run.feed(step.name))
         channel.log.make_folders()
-        return channel.stream(self._session, _declared(step), reader=FEED_READER, control=control)
+        return channel.stream(self.session, _declared(step), reader=FEED_READER, control=control)
 
     def _input(self, producer: str) -> DataFrame:
-        schema = schemas(self._session, self._pipeline, upto=self._step.name)[producer]
+        schema = schemas(self.session, self._pipeline, upto=self._step.name)[producer]
         lanes, senders = self._folder.inbox / producer, self._run.path / "instances" / producer
-        return read_inbox(self._session, lanes, senders, schema, most_records=self._settings.most_records)
+        return read_inbox(
+            self.session,
+            lanes,
+            senders,
+            schema,
+            most_records=self._settings.most_records,
+            slots=self._settings.cores,
+        )
 
     @property
-    def _session(self) -> SparkSession:
+    def session(self) -> SparkSession:
         assert self._spark is not None
         return self._spark
 

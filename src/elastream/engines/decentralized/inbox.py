@@ -81,15 +81,15 @@ class Lanes:
                 end[folder.name] = asdict(upto)
         return end
 
-    def slices(self, start: Offset, end: Offset) -> list[Slice]:
-        """What lies between two offsets, each with a path below the folder."""
-        found = []
+    def parts(self, start: Offset, end: Offset, slots: int) -> list[list[Slice]]:
+        """What lies between two offsets, for so many tasks; each slice with a path below the folder."""
+        found: list[list[Slice]] = [[] for _ in range(slots)]
         for name, upto in sorted(end.items()):
             first, last = _position(start, name), Position(**upto)
             commits = SegmentLog(self._folder / name).commits(first, last)
-            for part in splits(commits, first, last, 1):
-                found += [Slice(path=f"{name}/{one.path}", first=one.first, last=one.last) for one in part]
-        return found
+            for part, slices in zip(found, splits(commits, first, last, slots), strict=False):
+                part += [Slice(path=f"{name}/{one.path}", first=one.first, last=one.last) for one in slices]
+        return [part for part in found if part]
 
     def _is_done(self, folder: Path) -> bool:
         """Whether nothing more comes, which has to be asked first, and everything was read."""

@@ -34,12 +34,14 @@ class InboxSource(DataSource):
 
 
 class InboxReader(DataSourceStreamReader):
-    """Options: `path` (the lanes of an operator), `senders` (its instances), `most` (records of a batch)."""
+    """Options: `path` (the lanes of an operator), `senders` (its instances), `most` (records of a batch),
+    `slots` (tasks of a batch)."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._folder = Path(options["path"])
         self._lanes = Lanes(self._folder, Path(options["senders"]))
         self._most = int(options["most"])
+        self._slots = int(options["slots"])
         self._schema = schema
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -52,9 +54,7 @@ class InboxReader(DataSourceStreamReader):
         return self._lanes.latest(start, self._most)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """One: an instance is one slot."""
-        slices = self._lanes.slices(start, end)
-        return [Part(slices)] if slices else []
+        return [Part(slices) for slices in self._lanes.parts(start, end, self._slots)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -66,11 +66,11 @@ class InboxReader(DataSourceStreamReader):
 
 
 def read_inbox(
-    spark: SparkSession, lanes: Path, senders: Path, schema: StructType, *, most_records: int
+    spark: SparkSession, lanes: Path, senders: Path, schema: StructType, *, most_records: int, slots: int
 ) -> DataFrame:
     return (
         spark.readStream.format(FORMAT)
         .schema(schema)
-        .options(path=str(lanes), senders=str(senders), most=str(most_records))
+        .options(path=str(lanes), senders=str(senders), most=str(most_records), slots=str(slots))
         .load()
     )

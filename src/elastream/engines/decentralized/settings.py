@@ -30,7 +30,8 @@ class RunSettings:
     batch_interval_s: float = 2.0
     most_records: int = 1_000
     """Of a batch."""
-    master: str = "local[1]"
+    cores: int = 1
+    """Tasks of an instance at a time: `local[cores]`."""
     memory: str = "512m"
     """Of the JVM of an instance."""
     seed: int = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -39,28 +40,45 @@ class TcpTransport:
         self._loop = asyncio.new_event_loop()
         self._news = asyncio.Event()
         self._senders: dict[Address, asyncio.Task[None]] = {}
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._main(),), daemon=True)
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run_loop, daemon=True)
 
     def start(self) -> None:
         """Listen, and send what waits."""
         self._protocol.on_news = self._wake
         self._thread.start()
 
+    def stop(self) -> None:
+        """Break all connections off."""
+        self._stopped = True
+        self._wake()
+        self._thread.join()
+
     def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._news.set)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    def _run_loop(self) -> None:
+        with contextlib.closing(self._loop):
+            self._loop.run_until_complete(self._main())
 
     async def _main(self) -> None:
         server = await asyncio.start_server(self._accept, _HOST, 0, limit=_LONGEST_LINE)
         host, port = server.sockets[0].getsockname()[:2]
-        endpoint = {"host": host, "port": port, "incarnation": self._protocol.incarnation}
+        endpoint = {"host": host, "port": port, "incarnation": self._protocol.incarnation, "pid": os.getpid()}
         write_whole(self._run.instance(self._protocol.me).endpoint, endpoint)
-        while True:
+        while not self._stopped:
             for receiver in self._protocol.waiting():
                 task = self._senders.get(receiver)
                 if task is None or task.done():
                     self._senders[receiver] = self._loop.create_task(self._keep_sending(receiver))
             await self._news.wait()
             self._news.clear()
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     # Sending
 
