@@ -52,7 +52,7 @@ class Node:
         self.refused: list[str] = []
         self.protocol = Protocol(controller, self.folder, outbox, carry_out=carry_out, record=self._record)
         self.protocol.begin()
-        self.inbox = Inbox(self.folder.inbox)
+        self.inbox = Inbox([self.folder.inbox / name for name in FLOW.upstream(operator_of(me))])
 
     @property
     def phase(self) -> Phase:

@@ -101,7 +101,7 @@ class _Pump:
 
     def __init__(self, file: PipelineFile, operator: str, job: DataJob, folder: InstanceFolder) -> None:
         self._job = job
-        self._inbox = Inbox(folder.inbox)
+        self._inbox = Inbox([folder.inbox / name for name in file.pipeline[operator].reads])
         self._meter = LoadMeter()
         self._lanes = []
         for producer, sample in _samples(file, operator, job).items():

@@ -7,7 +7,6 @@ runs again after a kill has the same number, by which the outbox and the sinks k
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,9 +18,10 @@ from pyspark.sql.types import StructType
 
 from elastream.decentralized.messages import operator_of
 from elastream.engines.decentralized.folders import InstanceFolder, RunFolder
-from elastream.engines.decentralized.inbox_source import InboxSource, read_inbox
+from elastream.engines.decentralized.inbox import Lanes, Offset
+from elastream.engines.decentralized.inbox_input import InboxInput
+from elastream.engines.decentralized.plans import Plans
 from elastream.engines.decentralized.settings import RunSettings
-from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.engine import check_frame, result_of
@@ -30,7 +30,6 @@ from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.session import start_session
 from elastream.errors import InvalidInput
 
-FEED_READER = "source"
 Send = Callable[[int, pa.Table], None]
 
 # many small JVMs on few cores: no second compiler, no threads for collecting garbage, no web server
@@ -62,7 +61,8 @@ class DataJob:
         self._spark: SparkSession | None = None
         self._jvm_lock: JvmLock | None = None
         self._query: StreamingQuery | None = None
-        self._stopping = threading.Event()
+        self._inputs: tuple[InboxInput, ...] = ()
+        self._plans = Plans(folder.plans)
         self.batches = 0
 
     def start_spark(self) -> None:
@@ -79,7 +79,6 @@ class DataJob:
             },
             log=self._folder.path / "spark.log",
         )
-        spark.dataSource.register(InboxSource)
         self._jvm_lock = JvmLock(spark, self._folder.path / "lock.jvm")
         self._jvm_lock.take()
         self._spark = spark
@@ -114,7 +113,6 @@ class DataJob:
 
     def stop(self) -> None:
         """In the middle of a batch, if need be: it is run again when the instance comes back."""
-        self._stopping.set()
         if self._query is not None:
             self._query.stop()
             self._query = None
@@ -133,32 +131,24 @@ class DataJob:
         if step.kind is Kind.SOURCE:
             assert step.function is not None
             return result_of(step, step.function(spark))
+        known = schemas(spark, self._pipeline, upto=step.name)
         if step.kind is Kind.FEED:
-            return self._feed(step)
-        inputs = [self._input(name) for name in step.reads]
-        if step.kind is Kind.SINK:
-            return inputs[0]
+            self._inputs = (self._input(step.name, _declared(step)),)
+        else:
+            self._inputs = tuple(self._input(name, known[name]) for name in step.reads)
+        frames = [one.frame(spark) for one in self._inputs]
+        if step.kind is not Kind.OPERATOR:
+            return frames[0]
         assert step.function is not None
-        return result_of(step, step.function(*inputs))
+        return result_of(step, step.function(*frames))
 
-    def _feed(self, step: Step) -> DataFrame:
-        control = self._folder.path / "control.json"
-        write_control(control, Control(parallelism=1, most_records=100 * self._settings.most_records))
-        channel = FileChannel(self._run.feed(step.name))
-        channel.log.make_folders()
-        return channel.stream(self.session, _declared(step), reader=FEED_READER, control=control)
+    def _input(self, producer: str, schema: StructType) -> InboxInput:
+        lanes = lanes_of(self._run, self._folder, self._step)[self._lane_index(producer)]
+        senders = self._run.path / "instances" / producer
+        return InboxInput(producer, Lanes(lanes, senders), lanes, schema, slots=self._settings.cores)
 
-    def _input(self, producer: str) -> DataFrame:
-        schema = schemas(self.session, self._pipeline, upto=self._step.name)[producer]
-        lanes, senders = self._folder.inbox / producer, self._run.path / "instances" / producer
-        return read_inbox(
-            self.session,
-            lanes,
-            senders,
-            schema,
-            most_records=self._settings.most_records,
-            slots=self._settings.cores,
-        )
+    def _lane_index(self, producer: str) -> int:
+        return self._step.reads.index(producer) if self._step.reads else 0
 
     @property
     def session(self) -> SparkSession:
@@ -168,6 +158,8 @@ class DataJob:
     # In Spark's thread, for every batch
 
     def _write(self, frame: DataFrame, batch: int) -> None:
+        if self._inputs and not self._load(batch):
+            return
         step = self._step
         if step.kind is Kind.SINK and step.function is not None:
             step.function(frame, batch)
@@ -179,6 +171,17 @@ class DataJob:
                 self._send(batch, records)
         self.batches += 1
         crash_point(CrashPoint.AFTER_THE_PUBLICATION, step.name)
+
+    def _load(self, batch: int) -> bool:
+        """Put what this batch is to read where the query finds it; whether there is anything to do."""
+        plan = self._plans.plan(batch, self._latest)
+        loaded = [one.load(self.session, plan.start[one.name], plan.end[one.name]) for one in self._inputs]
+        # with state a batch without records still moves watermarks and timers on
+        return any(loaded) or self._step.state_partitions is not None
+
+    def _latest(self, start: Mapping[str, Offset]) -> dict[str, Offset]:
+        most = self._settings.most_records
+        return {one.name: one.lanes.latest(start.get(one.name, {}), most) for one in self._inputs}
 
 
 def schemas(spark: SparkSession, pipeline: Pipeline, *, upto: str) -> Mapping[str, StructType]:
@@ -198,6 +201,13 @@ def schemas(spark: SparkSession, pipeline: Pipeline, *, upto: str) -> Mapping[st
             empty = [_nothing_of(spark, found[read]) for read in step.reads]
             found[name] = result_of(step, step.function(*empty)).schema
     return found
+
+
+def lanes_of(run: RunFolder, folder: InstanceFolder, step: Step) -> list[Path]:
+    """Where the records of an instance arrive: a folder for each operator that it reads, or that of the feed."""
+    if step.kind is Kind.FEED:
+        return [run.feed(step.name).parent]
+    return [folder.inbox / name for name in step.reads]
 
 
 def _nothing_of(spark: SparkSession, schema: StructType) -> DataFrame:

@@ -3,12 +3,13 @@
 run.json                        what is run: the pipeline's file, the policy, the capacities
 stop                            there once the run is to end
 starting-0, starting-1          held by who starts its Spark: two at a time, so that a node is not swamped
-feeds/NAME/                     the channel of a feed, which someone outside writes
+feeds/NAME/0/                   the channel of a feed, which someone outside writes: the inbox of its instance
 instances/OPERATOR/NUMBER/      an instance:
     journal.json                its protocol and its links, replaced whole before it says anything
     endpoint.json               where it listens for control messages
     inbox/OPERATOR/NUMBER/      records from one sender, which is the only one to write there
     outbox/                     the batch that is being shared out
+    plans/                      what the last batches of its query read
     checkpoint/                 of its query
     events.jsonl, log.txt       what happened to it
     ended                       it is gone for good
@@ -55,6 +56,10 @@ class InstanceFolder:
         return self.path / "outbox"
 
     @property
+    def plans(self) -> Path:
+        return self.path / "plans"
+
+    @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
 
@@ -91,7 +96,7 @@ class RunFolder:
         return self.path / "stop"
 
     def feed(self, name: str) -> Path:
-        return self.path / "feeds" / name
+        return self.path / "feeds" / name / "0"
 
     def instance(self, address: Address) -> InstanceFolder:
         operator_of(address)  # refuses what is no address

@@ -1,13 +1,13 @@
 """What an instance receives: a lane for each sender, that only this sender writes.
 
-An offset of the stream is a position in each lane. A lane comes into it with its first record, and leaves it when
-its sender has ended and everything in it was read; then it is deleted.
+An offset is a position in each lane. A lane comes into it with its first record, and leaves it when its sender has
+ended and everything in it was read; then it is deleted.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ Offset = dict[str, dict[str, int]]
 
 
 class Inbox:
-    """All lanes of an instance."""
+    """All lanes of an instance: `folders` has one for each operator that it reads, with a lane for each sender."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
 
     def arrived(self) -> Mapping[Address, int]:
         """Records that each sender ever put in."""
@@ -41,8 +41,8 @@ class Inbox:
 
     def among(self) -> int | None:
         """Among how many instances the senders share their records, as far as one has told."""
-        told = [found["instances"] for path in self._folder.glob("*/*/among.json") if (found := read_whole(path))]
-        return max(told, default=None)
+        found = (read_whole(log.folder / "among.json") for _, log in self._lanes())
+        return max((told["instances"] for told in found if told is not None), default=None)
 
     def forget(self) -> None:
         """Delete what was read."""
@@ -50,8 +50,9 @@ class Inbox:
             FileChannel(log.folder).forget([READER])
 
     def _lanes(self) -> Iterator[tuple[Address, SegmentLog]]:
-        for folder in sorted(self._folder.glob("*/*")):
-            yield f"{folder.parent.name}/{folder.name}", SegmentLog(folder)
+        for folder in self._folders:
+            for lane in sorted(folder.glob("*")):
+                yield f"{folder.name}/{lane.name}", SegmentLog(lane)
 
 
 class Lanes:
@@ -63,7 +64,7 @@ class Lanes:
         """The folder of that operator's instances."""
 
     def latest(self, start: Offset, most_records: int) -> Offset:
-        """Up to where to read next. What lies before the start is done with: Spark has committed it."""
+        """Up to where to read next. What lies before the start is done with."""
         end: Offset = {}
         left = most_records
         for folder in sorted(self._folder.glob("*")):

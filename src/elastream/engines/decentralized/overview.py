@@ -47,7 +47,7 @@ def _view(folder: InstanceFolder) -> InstanceView | None:
     journal = read_whole(folder.journal)
     if journal is None:
         return None
-    state, inbox = control_from_json(journal), Inbox(folder.inbox)
+    state, inbox = control_from_json(journal), Inbox(sorted(folder.inbox.glob("*")))
     return InstanceView(
         address=folder.me,
         phase=state.instance.phase,

@@ -18,7 +18,7 @@ from pathlib import Path
 from elastream.decentralized.control import Controller
 from elastream.decentralized.instance import Phase
 from elastream.decentralized.messages import Create, Effect, operator_of
-from elastream.engines.decentralized.data_job import DataJob
+from elastream.engines.decentralized.data_job import DataJob, lanes_of
 from elastream.engines.decentralized.events import EventLog
 from elastream.engines.decentralized.folders import RunFolder, take_lock
 from elastream.engines.decentralized.inbox import Inbox
@@ -51,7 +51,7 @@ class InstanceProcess:
         self._protocol = Protocol(
             Controller(place), self._folder, outbox, carry_out=self._carry_out, record=self._record
         )
-        self._inbox = Inbox(self._folder.inbox)
+        self._inbox = Inbox(lanes_of(run, self._folder, pipeline[operator_of(me)]))
         self._protocol.begin()
         self._record("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)
         self._transport = TcpTransport(self._protocol, run, record=self._record, on_stale=self._stale)
