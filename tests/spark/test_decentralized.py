@@ -90,8 +90,7 @@ def test_instances_scale_themselves_and_survive_kills_while_they_do(tmp_path: Pa
     rate, fed = _Rate(_HIGH_PER_S), threading.Event()
 
     def story() -> str:
-        told = [event for event in all_events(run) if event["event"] != "metrics"]
-        return f"{look(run)}, {told[-30:]}"
+        return f"{look(run)}, {all_events(run)[-30:]}"
 
     start(run, read_pipeline(file), settings)
     feeding = _feed(run, rate, fed.is_set)

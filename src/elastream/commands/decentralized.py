@@ -165,6 +165,7 @@ def _watch(run: Any, for_s: float, *, quiet: bool) -> None:
 
     until_s = time.monotonic() + for_s
     before: Mapping[str, int] = {}
+    told = time.time()
     arrived: dict[str, tuple[float, int]] = {}
     with _live(quiet) as show:
         while time.monotonic() < until_s:
@@ -179,7 +180,21 @@ def _watch(run: Any, for_s: float, *, quiet: bool) -> None:
             if now != before and not quiet and not out.is_terminal:
                 out.print("  ".join(f"{operator} {count}" for operator, count in now.items()))
             before = now
+            told = _tell_troubles(run, told, quiet=quiet)
             time.sleep(_LOOK_S)
+
+
+def _tell_troubles(run: Any, since_s: float, *, quiet: bool) -> float:
+    """What an instance was refused or failed at since then; the time of the last of it."""
+    from elastream.engines.decentralized.events import all_events
+
+    for event in all_events(run):
+        if event["at_s"] > since_s and event["event"] in ("failed", "died", "refused"):
+            since_s = event["at_s"]
+            if not quiet:
+                why = str(event.get("why", f"status {event.get('status')}")).split("\n", 1)[0]
+                out.print(f"{event['instance']} {event['event']}: {why}", soft_wrap=True, markup=False)
+    return since_s
 
 
 @contextmanager

@@ -24,7 +24,7 @@ _SCALES = "inZone"
 _STRETCHES = ((200.0, 150.0, (5, 5)), (500.0, 210.0, (11, 13)), (120.0, 180.0, (3, 3)))
 """Rides per second, for how many seconds, and the least and most instances that are right."""
 _PERIOD_S = 20.0
-_LOOK_S = 0.25
+_LOOK_S = 0.5
 _START_PATIENCE_S = 300.0
 _DRAIN_PATIENCE_S = 300.0
 _PIPELINE = """
@@ -62,12 +62,15 @@ class _Story:
     killed: dict[str, str] = field(default_factory=dict)
     """Who, when it was scaling out, and when in."""
     began_s: float = 0.0
+    seen: set[str] = field(default_factory=set)
+    """The instances at the last look."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Result:
     story: _Story
     events: Sequence[Mapping[str, Any]]
+    metrics: Sequence[Mapping[str, Any]]
     expected: Sequence[int]
     found: Sequence[int]
 
@@ -105,7 +108,7 @@ def run(tell: Progress) -> Report:
 
 def _run(folder: Path, tell: Progress) -> _Result:
     # not above: the list of experiments does not need Spark
-    from elastream.engines.decentralized.events import all_events
+    from elastream.engines.decentralized.events import all_events, all_metrics
     from elastream.engines.decentralized.launch import feeding, run_folder, start, stop
     from elastream.engines.decentralized.settings import RunSettings
     from elastream.engines.spark.channels.files import FileChannel
@@ -130,7 +133,8 @@ def _run(folder: Path, tell: Progress) -> _Result:
     finally:
         stop(where)
     numbers = sorted(number for table in kept.tables() for number in table["id"].to_pylist())
-    return _Result(story=story, events=all_events(where), expected=expected, found=numbers)
+    events, metrics = all_events(where), all_metrics(where)
+    return _Result(story=story, events=events, metrics=metrics, expected=expected, found=numbers)
 
 
 def _steps() -> list[list[float]]:
@@ -168,9 +172,11 @@ def _kill_where_due(run: Any, views: Sequence[Any], story: _Story, at_s: float) 
 
     first_s, second_s = _STRETCHES[0][1], _STRETCHES[0][1] + _STRETCHES[1][1]
     mine = [view for view in views if view.operator == _SCALES]
-    if at_s > first_s and "out" not in story.killed:
-        for view in mine:
-            if view.phase is Phase.WAITING and _kill(run, parent := view.address.rpartition(".")[0]):
+    if at_s < first_s:
+        _new_instances(run, story)
+    elif "out" not in story.killed:
+        for address in _new_instances(run, story):
+            if _kill(run, parent := address.rpartition(".")[0]):
                 story.killed["out"] = parent
                 return
     if at_s > second_s and "in" not in story.killed:
@@ -178,6 +184,13 @@ def _kill_where_due(run: Any, views: Sequence[Any], story: _Story, at_s: float) 
             if view.phase in (Phase.LEAVING, Phase.DRAINING) and _kill(run, view.address):
                 story.killed["in"] = view.address
                 return
+
+
+def _new_instances(run: Any, story: _Story) -> list[str]:
+    """Those that were not there at the last look: a folder comes before its process."""
+    found = {folder.me for folder in run.instances()}
+    new, story.seen = sorted(found - story.seen), found
+    return new
 
 
 def _kill(run: Any, address: str) -> bool:
@@ -248,8 +261,8 @@ def _as_data(result: _Result) -> dict[str, Any]:
     story = result.story
     return {
         "period_s": _PERIOD_S,
-        "instances": [[round(moment.at_s, 1), moment.instances] for moment in story.moments[::4]],
-        "fed": [[round(moment.at_s, 1), moment.fed] for moment in story.moments[::20]],
+        "instances": [[round(moment.at_s, 1), moment.instances] for moment in story.moments[::2]],
+        "fed": [[round(moment.at_s, 1), moment.fed] for moment in story.moments[::10]],
         "killed": story.killed,
         "decisions": [
             {"at_s": round(event["at_s"] - story.began_s, 1), **{k: v for k, v in event.items() if k != "at_s"}}
@@ -266,7 +279,7 @@ def _plot(result: _Result, file: Path) -> None:
     )
     for address, series in _send_rates(result).items():
         sent.plot(*zip(*series, strict=True), linewidth=0.8, label=address)
-    moments = result.story.moments[::20]
+    moments = result.story.moments[::10]
     rates = [(b.at_s, (b.fed - a.fed) / (b.at_s - a.at_s)) for a, b in pairwise(moments)]
     if rates:
         fed.plot(*zip(*rates, strict=True), color=plots.COLOURS[0])
@@ -287,11 +300,9 @@ def _send_rates(result: _Result) -> dict[str, list[tuple[float, float]]]:
     """Of each instance, records processed per second between two of its own measurements."""
     found: dict[str, list[tuple[float, float]]] = {}
     last: dict[str, tuple[float, int]] = {}
-    for event in result.events:
+    for event in result.metrics:
         address = str(event["instance"])
-        if event["event"] == "began":
-            last.pop(address, None)
-        if event["event"] != "metrics" or not address.startswith(f"{_SCALES}/"):
+        if not address.startswith(f"{_SCALES}/"):
             continue
         at_s, processed = event["at_s"] - result.story.began_s, int(event["processed"])
         if address in last and at_s > last[address][0] + 5:

@@ -63,6 +63,7 @@ class DataJob:
         self._query: StreamingQuery | None = None
         self._inputs: tuple[InboxInput, ...] = ()
         self._plans = Plans(folder.plans)
+        self._kept: FileChannel | None = None
         self.batches = 0
 
     def start_spark(self) -> None:
@@ -166,11 +167,18 @@ class DataJob:
         else:
             records = frame.toArrow()
             if step.folder is not None:
-                _keep(step.folder, records, batch)
+                self._keep(step.folder, records, batch)
             elif self._pipeline.readers(step.name):
                 self._send(batch, records)
         self.batches += 1
         crash_point(CrashPoint.AFTER_THE_PUBLICATION, step.name)
+
+    def _keep(self, folder: Path, records: pa.Table, batch: int) -> None:
+        if self._kept is None:
+            self._kept = FileChannel(folder)
+            self._kept.create()  # with what a killed process began
+        if records.num_rows:
+            self._kept.append(records, batch=batch)
 
     def _load(self, batch: int) -> bool:
         """Put what this batch is to read where the query finds it; whether there is anything to do."""
@@ -221,10 +229,3 @@ def _declared(step: Step) -> StructType:
     if not isinstance(schema, StructType):
         raise InvalidInput(f"{step.name!r}: a feed has a schema of columns, found {step.schema!r}")
     return schema
-
-
-def _keep(folder: Path, records: pa.Table, batch: int) -> None:
-    channel = FileChannel(folder)
-    channel.create()
-    if records.num_rows:
-        channel.append(records, batch=batch)

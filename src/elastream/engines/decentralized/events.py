@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from elastream.decentralized.messages import Address
 from elastream.engines.decentralized.folders import RunFolder
 
 
@@ -39,7 +40,13 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
 
 def all_events(run: RunFolder) -> list[dict[str, Any]]:
     """Those of all instances in the order of time, each with its `instance`."""
-    found = [
-        {**event, "instance": folder.me} for folder in run.instances() for event in read_events(folder.events)
-    ]
+    return _merged((folder.me, folder.events) for folder in run.instances())
+
+
+def all_metrics(run: RunFolder) -> list[dict[str, Any]]:
+    return _merged((folder.me, folder.metrics) for folder in run.instances())
+
+
+def _merged(files: Iterable[tuple[Address, Path]]) -> list[dict[str, Any]]:
+    found = [{**event, "instance": instance} for instance, path in files for event in read_events(path)]
     return sorted(found, key=lambda event: float(event["at_s"]))

@@ -12,6 +12,7 @@ instances/OPERATOR/NUMBER/      an instance:
     plans/                      what the last batches of its query read
     checkpoint/                 of its query
     events.jsonl, log.txt       what happened to it
+    metrics.jsonl               what it received, processed and sent, every few seconds
     ended                       it is gone for good
 """
 
@@ -66,6 +67,10 @@ class InstanceFolder:
     @property
     def events(self) -> Path:
         return self.path / "events.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
 
     @property
     def log(self) -> Path:

@@ -28,7 +28,7 @@ from elastream.engines.decentralized.outbox import Outbox
 from elastream.engines.decentralized.protocol import Protocol
 from elastream.engines.decentralized.scaling import MetricCollector, ScalingTrigger
 from elastream.engines.decentralized.settings import RunSettings, read_settings
-from elastream.engines.decentralized.supervisor import ENDED, NOT_AGAIN, start_supervisor
+from elastream.engines.decentralized.supervisor import DIED, ENDED, NOT_AGAIN, start_supervisor
 from elastream.engines.decentralized.tcp import TcpTransport
 from elastream.engines.spark.run import read_pipeline
 from elastream.errors import ElastreamError
@@ -58,7 +58,7 @@ class InstanceProcess:
         self._record("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)
         self._transport = self._make_transport(settings)
         self._data = DataJob(pipeline, run, self._folder, settings, self._protocol.send_records)
-        collector = MetricCollector(self._inbox, self._protocol, self._record)
+        collector = MetricCollector(self._inbox, self._protocol, EventLog(self._folder.metrics).record)
         self._parts = (
             self._transport,
             collector,
@@ -134,12 +134,8 @@ class InstanceProcess:
         self._folder.mark_ended()
         self._record("ended")
         self._data.close()
-        for left in (
-            self._folder.inbox,
-            self._folder.outbox,
-            self._folder.checkpoint,
-            self._folder.path / "scratch",
-        ):
+        folder = self._folder
+        for left in (folder.inbox, folder.outbox, folder.plans, folder.checkpoint, folder.path / "scratch"):
             shutil.rmtree(left, ignore_errors=True)
 
     def _stale(self, why: str) -> None:
@@ -151,20 +147,20 @@ class InstanceProcess:
         if not self._stopping.is_set() and not self._folder.has_ended:
             self._record("orphaned")
             start_supervisor(self._run_folder, self._folder.me)
-        os._exit(1)
+        os._exit(DIED)
 
 
 def main(run: str, me: str) -> int:
-    folder = RunFolder(Path(run))
     try:
-        operator_of(me)
-        return InstanceProcess(folder, me).run()
-    except ElastreamError as error:
+        instance = InstanceProcess(RunFolder(Path(run)), me)
+    except ElastreamError as error:  # refused: it has ended, or runs already, or the pipeline is not to be read
         print(f"error: {error}", file=sys.stderr, flush=True)
         return NOT_AGAIN
+    try:
+        return instance.run()
     except Exception:
         traceback.print_exc()
-        return 1
+        return DIED
 
 
 if __name__ == "__main__":

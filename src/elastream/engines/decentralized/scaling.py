@@ -20,7 +20,7 @@ from elastream.engines.decentralized.inbox import Inbox
 from elastream.engines.decentralized.protocol import Protocol, Record
 from elastream.engines.decentralized.settings import RunSettings
 
-_LOOK_S = 0.2
+_LOOK_S = 0.5
 _TELL_S = 2.0
 _SETTLING = 0.35
 """The share of a period that a change is given to show in what arrives."""

@@ -17,8 +17,8 @@ from elastream.engines.decentralized.events import EventLog
 from elastream.engines.decentralized.folders import InstanceFolder, RunFolder, take_lock
 from elastream.errors import ElastreamError
 
-ENDED, NOT_AGAIN = 0, 3
-"""How an instance ends that is not to be started again: it is done, or was refused."""
+ENDED, DIED, NOT_AGAIN = 0, 1, 3
+"""How an instance ends: it is done; it is to be started again; it was refused."""
 _LOOK_S = 0.2
 _STOP_S = 30.0
 _SOON_S = 10.0
