@@ -100,6 +100,11 @@ class RunFolder:
     def stop(self) -> Path:
         return self.path / "stop"
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it is to end, or its folder was taken away."""
+        return self.stop.exists() or not self.settings.exists()
+
     def feed(self, name: str) -> Path:
         return self.path / "feeds" / name / "0"
 

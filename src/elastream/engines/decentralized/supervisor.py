@@ -47,7 +47,7 @@ class Supervisor:
         while True:
             began_s = time.monotonic()
             code = self._run_once()
-            if code in (ENDED, NOT_AGAIN) or self._run.stop.exists():
+            if code in (ENDED, NOT_AGAIN) or self._run.is_over:
                 return
             soon = soon + 1 if time.monotonic() - began_s < _SOON_S else 0
             self._events.record("died", status=code, again=soon < _MOST_SOON)
@@ -59,7 +59,7 @@ class Supervisor:
         """Its status; ours to stop when the run is to end."""
         command = [sys.executable, "-m", "elastream.engines.decentralized.process"]
         process = subprocess.Popen([*command, str(self._run.path), self._folder.me], stdin=subprocess.PIPE)
-        while process.poll() is None and not self._run.stop.exists():
+        while process.poll() is None and not self._run.is_over:
             time.sleep(_LOOK_S)
         if process.poll() is None:
             process.terminate()
