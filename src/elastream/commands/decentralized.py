@@ -114,15 +114,23 @@ def status(
 
 
 @decentralized_app.command()
-def stop(folder: Annotated[Path, typer.Argument(help="The folder of a run.")]) -> None:
+def stop(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")], as_json: JsonOption = False
+) -> None:
     """Stop every instance of a run after its batch; nothing is lost."""
     from elastream.engines.decentralized.folders import RunFolder
+    from elastream.engines.decentralized.launch import living
     from elastream.engines.decentralized.launch import stop as stop_run
     from elastream.engines.decentralized.settings import read_settings
 
     where = RunFolder(folder.absolute())
     read_settings(where)
+    stopped = living(where)
     stop_run(where)
+    if as_json:
+        print_json({"stopped": stopped})
+    else:
+        out.print(f"{len(stopped)} instances stopped")
 
 
 def _kafka_servers(control: str, servers: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from elastream import plots
+from elastream.errors import ElastreamError
 from elastream.experiments.frame import Check, Progress, Report, experiment
 
 _SCALES = "inZone"
@@ -25,7 +26,7 @@ _STRETCHES = ((200.0, 150.0, (5, 5)), (500.0, 210.0, (11, 13)), (120.0, 180.0, (
 """Rides per second, for how many seconds, and the least and most instances that are right."""
 _PERIOD_S = 20.0
 _LOOK_S = 0.5
-_START_PATIENCE_S = 300.0
+_START_PATIENCE_S = 600.0
 _DRAIN_PATIENCE_S = 300.0
 _PIPELINE = """
 from pathlib import Path
@@ -211,7 +212,7 @@ def _wait(true: Callable[[], bool], patience_s: float, what: str, *, fail: bool 
     while not true():
         if time.monotonic() > deadline_s:
             if fail:
-                raise TimeoutError(f"{what} in {patience_s:.0f} s")
+                raise ElastreamError(f"{what} in {patience_s:.0f} s")
             return
         time.sleep(_LOOK_S)
 
