@@ -48,11 +48,12 @@ def read_pipeline(path: Path) -> PipelineFile:
     """Run a Python file that defines a `Pipeline`, and take it from there."""
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"pipeline_{path.stem}"  # not the stem: a file called numbers.py would take the place of Python's own
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InvalidInput(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     # Spark's Python workers do not find the file: what they are to run of it is sent to them
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
