@@ -14,6 +14,7 @@ from elastream import __version__
 from elastream.commands import advice, monitoring, report, serve, simulate
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
+from elastream.commands.decentralized import capacity, decentralized_app
 from elastream.commands.experiments import experiments_app
 from elastream.commands.kafka import kafka_app
 from elastream.commands.rules import rules_app
@@ -61,6 +62,8 @@ app.command()(monitoring.master)
 app.command()(monitoring.agent)
 app.add_typer(experiments_app, name="experiments")
 app.add_typer(rules_app, name="rules")
+app.add_typer(decentralized_app, name="decentralized")
+app.command()(capacity)
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(kafka_app, name="kafka")
 

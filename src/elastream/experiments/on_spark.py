@@ -11,7 +11,7 @@ from typing import Any
 
 from elastream.engines.spark.channels.kinds import Files
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.engines.spark.run import PipelineFile, RunOptions, run, sentences_at
+from elastream.engines.spark.run import PipelineFile, RunOptions, records_at, run
 from elastream.manager.events import Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.monitor import Snapshot
@@ -106,7 +106,7 @@ def run_on_spark(
     )
     policy = Rules(rules=rules)
     run(
-        PipelineFile(pipeline=pipeline, generator=None if load is None else sentences_at(load)),
+        PipelineFile(pipeline=pipeline, generator=None if load is None else records_at(load)),
         policy,
         knobs,
         options,

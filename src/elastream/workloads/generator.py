@@ -8,10 +8,11 @@ the machine was late, so the rate holds on average. Records are numbered from wh
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -21,11 +22,14 @@ import typer
 from elastream.engines.simulated.scenario import LoadEntry
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.kinds import open_channel
-from elastream.errors import ElastreamError
+from elastream.errors import ElastreamError, InvalidInput, nearest
 from elastream.formats import parse, read_yaml
+from elastream.workloads import rides
 from elastream.workloads.load import Load
 
 SCHEMA = "id bigint, created_ms bigint, line string"
+MakeTable = Callable[..., pa.Table]
+"""From the number of the first record, how many, and `created_ms`."""
 _VOCABULARY = tuple(f"word{number:03d}" for number in range(500))
 
 
@@ -45,16 +49,21 @@ def table(first: int, count: int, *, words: int, created_ms: int) -> pa.Table:
     )
 
 
+RECORDS: Mapping[str, MakeTable | None] = {"sentences": None, "rides": rides.table}
+
+
 def generate(
     channel: Channel,
     load: Load,
     *,
-    words: int,
+    words: int = 5,
     tick_s: float,
     stopped: Callable[[], bool],
     duration_s: float = float("inf"),
+    make: MakeTable | None = None,
 ) -> int:
-    """Write until stopped; how many records there are now."""
+    """Write until stopped; how many records there are now. They are sentences where `make` makes no others."""
+    make = make or functools.partial(table, words=words)
     channel.create()
     began, due, written = time.monotonic(), 0.0, 0
     first = channel.log.head().records
@@ -66,7 +75,7 @@ def generate(
         at_s = now_s
         count = int(due) - written
         if count > 0:
-            channel.append(table(first + written, count, words=words, created_ms=round(time.time() * 1000)))
+            channel.append(make(first + written, count, created_ms=round(time.time() * 1000)))
             written += count
     return channel.log.head().records
 
@@ -76,15 +85,20 @@ def main(
     load: Annotated[str, typer.Option(help="As in a scenario, e.g. 'steps: [[0, 400], [60, 800]]' or '500'.")],
     words: Annotated[int, typer.Option(help="Words in a sentence.")] = 5,
     tick: Annotated[float, typer.Option(help="Seconds between two writes.")] = 0.25,
+    records: Annotated[str, typer.Option(help="What to write: sentences, or rides of taxis.")] = "sentences",
     duration: Annotated[float, typer.Option(help="Seconds; for ever where not given.")] = float("inf"),
 ) -> None:
-    """Write sentences to a feed at a rate that follows a load, whatever the pipeline does."""
+    """Write records to a feed at a rate that follows a load, whatever the pipeline does."""
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     written = read_yaml(load, "--load")
     entry = parse(
         LoadEntry, {"constant": float(written)} if isinstance(written, int | float) else written, "--load"
     )
+    if records not in RECORDS:
+        raise InvalidInput(
+            f"--records: {', '.join(RECORDS)} are known, found {records!r}{nearest(records, RECORDS)}"
+        )
     generate(
         open_channel(folder),
         entry.load(Path.cwd()),
@@ -92,6 +106,7 @@ def main(
         tick_s=tick,
         duration_s=duration,
         stopped=lambda: bool(stopping),
+        make=RECORDS[records],
     )
 
 

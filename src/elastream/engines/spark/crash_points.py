@@ -21,6 +21,8 @@ class CrashPoint(StrEnum):
     """The log has the batch, the head does not."""
     AFTER_THE_PUBLICATION = "after the publication"
     """Readers see the batch, but Spark has not yet noted that it is done."""
+    IN_SHARING_OUT = "in sharing out"
+    """Of a decentralized instance: some successors have their part of the batch, others do not."""
     IN_FORGETTING = "in forgetting"
     """The files of a commit that everyone has read are gone, its entry in the log is not."""
     RESCALE_STOPPED = "in a rescale, stopped"

@@ -267,7 +267,7 @@ class SparkEngine:
             output.create()
         build = self._builder(step)
         frame = build()
-        _check_frame(step, frame)
+        check_frame(step, frame)
         if step.kind is not Kind.SINK:
             self._schemas[step.name] = frame.schema
         self._queries[step.name] = StepQuery(
@@ -319,12 +319,12 @@ class SparkEngine:
         def build() -> DataFrame:
             if step.kind is Kind.SOURCE:
                 assert step.function is not None
-                return _result(step, step.function(self._spark))
+                return result_of(step, step.function(self._spark))
             inputs = [self._read(name, step.name) for name in step.reads]
             if step.kind is Kind.SINK:
                 return inputs[0]
             assert step.function is not None
-            return _result(step, step.function(*inputs))
+            return result_of(step, step.function(*inputs))
 
         return build
 
@@ -442,14 +442,14 @@ def _core_waits(spark: SparkSession) -> CoreWaits | None:
     return CoreWaits(int(jvm.java.lang.ProcessHandle.current().pid()))
 
 
-def _result(step: Step, found: object) -> DataFrame:
+def result_of(step: Step, found: object) -> DataFrame:
     # not isinstance(found, DataFrame): Spark Connect and classic have classes of their own
     if not hasattr(found, "isStreaming"):
         raise InvalidInput(f"{step.name!r} must return a DataFrame, found {type(found).__name__}")
     return found  # type: ignore[return-value]
 
 
-def _check_frame(step: Step, frame: DataFrame) -> None:
+def check_frame(step: Step, frame: DataFrame) -> None:
     if not frame.isStreaming:
         raise InvalidInput(f"{step.name!r} must return a streaming DataFrame, found one that is not")
     if step.kind is not Kind.OPERATOR:

@@ -42,17 +42,22 @@ class PipelineFile:
     pipeline: Pipeline
     generator: tuple[str, ...] | None
     """The module that writes to the feed while the pipeline runs, and its arguments; none where others write."""
+    records: str = "sentences"
+    """What kind of records the load generator writes."""
+    capacities: Mapping[str, float] = field(default_factory=dict)
+    """Records per second that an instance of an operator can process, for instances that scale themselves."""
 
 
 def read_pipeline(path: Path) -> PipelineFile:
     """Run a Python file that defines a `Pipeline`, and take it from there."""
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"pipeline_{path.stem}"  # not the stem: a file called numbers.py would take the place of Python's own
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InvalidInput(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     # Spark's Python workers do not find the file: what they are to run of it is sent to them
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
@@ -65,20 +70,26 @@ def read_pipeline(path: Path) -> PipelineFile:
     if len(found) != 1:
         raise InvalidInput(f"{path}: one Pipeline was expected at the top of the file, found {len(found)}")
     found[0].graph()
-    return PipelineFile(pipeline=found[0], generator=_generator_of(module, path))
+    records = getattr(module, "records", "sentences")
+    return PipelineFile(
+        pipeline=found[0],
+        generator=_generator_of(module, records, path),
+        records=records,
+        capacities=dict(getattr(module, "capacities", {})),
+    )
 
 
-def sentences_at(load: Mapping[str, Any]) -> tuple[str, ...]:
-    """The generator of sentences, at the rates of a load."""
-    return ("elastream.workloads.generator", "--load", json.dumps(load))
+def records_at(load: Mapping[str, Any], records: str = "sentences") -> tuple[str, ...]:
+    """The load generator, at the rates of a load."""
+    return ("elastream.workloads.generator", "--load", json.dumps(load), "--records", records)
 
 
-def _generator_of(module: object, path: Path) -> tuple[str, ...] | None:
-    """`load` is what the generator of sentences writes; `generator` is another one, with its arguments."""
+def _generator_of(module: object, records: str, path: Path) -> tuple[str, ...] | None:
+    """`load` is what the load generator writes; `generator` is another one, with its arguments."""
     load: Mapping[str, Any] | None = getattr(module, "load", None)
     given: Any = getattr(module, "generator", None)
     if given is None:
-        return None if load is None else sentences_at(load)
+        return None if load is None else records_at(load, records)
     if load is not None:
         raise InvalidInput(f"{path}: either `load` or `generator` was expected, found both")
     if isinstance(given, str) or not given or not all(isinstance(word, str) for word in given):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
@@ -26,14 +27,19 @@ class FileChannelSource(DataSource):
 
 class FileChannelReader(ChannelReader):
     def _read_slice(self, part: Slice, expected: Any) -> Iterator[Any]:
-        import pyarrow.parquet as pq
+        return read_slice(self._log.folder, part, expected)
 
-        with pq.ParquetFile(self._log.folder / part.path, memory_map=True) as file:
-            at = 0
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=expected.names):
-                first, last = max(part.first - at, 0), min(part.last - at, batch.num_rows)
-                if first < last:
-                    yield batch.slice(first, last - first).cast(expected)
-                at += batch.num_rows
-                if at >= part.last:
-                    break
+
+def read_slice(folder: Path, part: Slice, expected: Any) -> Iterator[Any]:
+    """Some records of a Parquet file in this folder, in batches of Arrow of the expected schema."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(folder / part.path, memory_map=True) as file:
+        at = 0
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=expected.names):
+            first, last = max(part.first - at, 0), min(part.last - at, batch.num_rows)
+            if first < last:
+                yield batch.slice(first, last - first).cast(expected)
+            at += batch.num_rows
+            if at >= part.last:
+                break

@@ -1,0 +1,231 @@
+"""The data job of an instance: one Structured Streaming query over its inbox, in an application of its own.
+
+What a batch makes of its records is collected as Arrow and handed to the scaling module, which shares it out: an
+instance has few slots, as a rule one, and there is nothing to gain from letting tasks write. A batch that Spark
+runs again after a kill has the same number, by which the outbox and the sinks know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from elastream.decentralized.messages import operator_of
+from elastream.engines.decentralized.folders import InstanceFolder, RunFolder
+from elastream.engines.decentralized.inbox import Lanes, Offset
+from elastream.engines.decentralized.inbox_input import InboxInput
+from elastream.engines.decentralized.plans import Plans
+from elastream.engines.decentralized.settings import RunSettings
+from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.crash_points import CrashPoint, crash_point
+from elastream.engines.spark.engine import check_frame, result_of
+from elastream.engines.spark.jvm_lock import JvmLock
+from elastream.engines.spark.pipeline import Kind, Pipeline, Step
+from elastream.engines.spark.session import start_session
+from elastream.errors import InvalidInput
+
+Send = Callable[[int, pa.Table], None]
+
+# many small JVMs on few cores: no second compiler, no threads for collecting garbage, no web server
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:CICompilerCount=1 -Xss512k -XX:-UsePerfData"
+_SPARK = {
+    "spark.driver.defaultJavaOptions": _JAVA,
+    "spark.ui.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",  # compiling costs more than such small batches gain
+    "spark.python.worker.reuse": "true",
+    "spark.cleaner.periodicGC.interval": "10min",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+class DataJob:
+    def __init__(
+        self, pipeline: Pipeline, run: RunFolder, folder: InstanceFolder, settings: RunSettings, send: Send
+    ) -> None:
+        self._pipeline = pipeline
+        self._step = pipeline[operator_of(folder.me)]
+        self._run = run
+        self._folder = folder
+        self._settings = settings
+        self._send = send
+        self._spark: SparkSession | None = None
+        self._jvm_lock: JvmLock | None = None
+        self._query: StreamingQuery | None = None
+        self._inputs: tuple[InboxInput, ...] = ()
+        self._plans = Plans(folder.plans)
+        self._kept: FileChannel | None = None
+        self.batches = 0
+
+    def start_spark(self) -> None:
+        """Takes seconds. Waits until the JVM of an earlier start, which may outlive a kill by a moment, is
+        gone."""
+        spark = start_session(
+            self._folder.me,
+            master=f"local[{self._settings.cores}]",
+            settings={
+                **_SPARK,
+                "spark.driver.memory": self._settings.memory,
+                "spark.local.dir": str(self._folder.path / "scratch"),
+                "spark.sql.warehouse.dir": str(self._folder.path / "scratch"),
+            },
+            log=self._folder.path / "spark.log",
+        )
+        self._jvm_lock = JvmLock(spark, self._folder.path / "lock.jvm")
+        self._jvm_lock.take()
+        self._spark = spark
+
+    @property
+    def has_spark(self) -> bool:
+        return self._spark is not None
+
+    @property
+    def is_running(self) -> bool:
+        return self._query is not None
+
+    def start(self) -> None:
+        frame = self._frame()
+        check_frame(self._step, frame)
+        self._query = (
+            frame.writeStream.queryName("data")
+            .outputMode(self._step.output_mode)
+            .option("checkpointLocation", str(self._folder.checkpoint))
+            .foreachBatch(self._write)
+            .trigger(processingTime=f"{round(self._settings.batch_interval_s * 1000)} milliseconds")
+            .start()
+        )
+
+    def failure(self) -> str | None:
+        """What the query died of; it can be started again."""
+        if self._query is None or self._query.isActive:
+            return None
+        error = self._query.exception()
+        self._query = None
+        return "it ended without an error" if error is None else str(error)
+
+    def stop(self) -> None:
+        """In the middle of a batch, if need be: it is run again when the instance comes back."""
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+
+    def close(self) -> None:
+        self.stop()
+        if self._jvm_lock is not None:
+            self._jvm_lock.release()
+        if self._spark is not None:
+            self._spark.stop()
+
+    # The query
+
+    def _frame(self) -> DataFrame:
+        step, spark = self._step, self.session
+        if step.kind is Kind.SOURCE:
+            assert step.function is not None
+            return result_of(step, step.function(spark))
+        known = schemas(spark, self._pipeline, upto=step.name)
+        if step.kind is Kind.FEED:
+            self._inputs = (self._input(step.name, _declared(step)),)
+        else:
+            self._inputs = tuple(self._input(name, known[name]) for name in step.reads)
+        frames = [one.frame(spark) for one in self._inputs]
+        if step.kind is not Kind.OPERATOR:
+            return frames[0]
+        assert step.function is not None
+        return result_of(step, step.function(*frames))
+
+    def _input(self, producer: str, schema: StructType) -> InboxInput:
+        lanes = lanes_of(self._run, self._folder, self._step)[self._lane_index(producer)]
+        senders = self._run.path / "instances" / producer
+        return InboxInput(producer, Lanes(lanes, senders), lanes, schema, slots=self._settings.cores)
+
+    def _lane_index(self, producer: str) -> int:
+        return self._step.reads.index(producer) if self._step.reads else 0
+
+    @property
+    def session(self) -> SparkSession:
+        assert self._spark is not None
+        return self._spark
+
+    # In Spark's thread, for every batch
+
+    def _write(self, frame: DataFrame, batch: int) -> None:
+        if self._inputs and not self._load(batch):
+            return
+        step = self._step
+        if step.kind is Kind.SINK and step.function is not None:
+            step.function(frame, batch)
+        else:
+            records = frame.toArrow()
+            if step.folder is not None:
+                self._keep(step.folder, records, batch)
+            elif self._pipeline.readers(step.name):
+                self._send(batch, records)
+        self.batches += 1
+        crash_point(CrashPoint.AFTER_THE_PUBLICATION, step.name)
+
+    def _keep(self, folder: Path, records: pa.Table, batch: int) -> None:
+        if self._kept is None:
+            self._kept = FileChannel(folder)
+            self._kept.create()  # with what a killed process began
+        if records.num_rows:
+            self._kept.append(records, batch=batch)
+
+    def _load(self, batch: int) -> bool:
+        """Put what this batch is to read where the query finds it; whether there is anything to do."""
+        plan = self._plans.plan(batch, self._latest)
+        loaded = [one.load(self.session, plan.start[one.name], plan.end[one.name]) for one in self._inputs]
+        # with state a batch without records still moves watermarks and timers on
+        return any(loaded) or self._step.state_partitions is not None
+
+    def _latest(self, start: Mapping[str, Offset]) -> dict[str, Offset]:
+        most = self._settings.most_records
+        return {one.name: one.lanes.latest(start.get(one.name, {}), most) for one in self._inputs}
+
+
+def schemas(spark: SparkSession, pipeline: Pipeline, *, upto: str) -> Mapping[str, StructType]:
+    """What every operator before this one puts out: found out without reading anything."""
+    found: dict[str, StructType] = {}
+    for name in pipeline.graph().order:
+        if name == upto:
+            break
+        step = pipeline[name]
+        if step.kind is Kind.FEED:
+            found[name] = _declared(step)
+        elif step.kind is Kind.SOURCE:
+            assert step.function is not None
+            found[name] = result_of(step, step.function(spark)).schema
+        elif step.kind is Kind.OPERATOR:
+            assert step.function is not None
+            empty = [_nothing_of(spark, found[read]) for read in step.reads]
+            found[name] = result_of(step, step.function(*empty)).schema
+    return found
+
+
+def lanes_of(run: RunFolder, folder: InstanceFolder, step: Step) -> list[Path]:
+    """Where the records of an instance arrive: a folder for each operator that it reads, or that of the feed."""
+    if step.kind is Kind.FEED:
+        return [run.feed(step.name).parent]
+    return [folder.inbox / name for name in step.reads]
+
+
+def _nothing_of(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A stream with this schema that is never run."""
+    columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
+    return spark.readStream.format("rate").load().select(*columns)
+
+
+def _declared(step: Step) -> StructType:
+    schema = StructType.fromDDL(step.schema or "")
+    if not isinstance(schema, StructType):
+        raise InvalidInput(f"{step.name!r}: a feed has a schema of columns, found {step.schema!r}")
+    return schema

@@ -1,0 +1,57 @@
+"""What a run looks like from outside: read from the folders of its instances, which do not notice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elastream.decentralized.control import control_from_json
+from elastream.decentralized.instance import Phase
+from elastream.decentralized.messages import Address, operator_of
+from elastream.engines.decentralized.folders import InstanceFolder, RunFolder, read_whole
+from elastream.engines.decentralized.inbox import Inbox
+
+COUNTED = (Phase.RUNNING, Phase.DUPLICATING)
+"""An instance counts from its start until it decides to leave."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceView:
+    address: Address
+    phase: Phase
+    incarnation: int
+    arrived: int
+    """Records from all senders that are still there."""
+    pending: int
+
+    @property
+    def operator(self) -> str:
+        return operator_of(self.address)
+
+
+def look(run: RunFolder) -> list[InstanceView]:
+    """Every instance that has not ended."""
+    found = (_view(folder) for folder in run.instances() if not folder.has_ended)
+    return [view for view in found if view is not None]
+
+
+def counts(views: Sequence[InstanceView]) -> dict[str, int]:
+    """How many instances of each operator run."""
+    found: dict[str, int] = {}
+    for view in views:
+        found[view.operator] = found.get(view.operator, 0) + (view.phase in COUNTED)
+    return found
+
+
+def _view(folder: InstanceFolder) -> InstanceView | None:
+    journal = read_whole(folder.journal)
+    if journal is None:
+        return None
+    state, inbox = control_from_json(journal), Inbox(sorted(folder.inbox.glob("*")))
+    return InstanceView(
+        address=folder.me,
+        phase=state.instance.phase,
+        incarnation=state.incarnation,
+        arrived=sum(inbox.arrived().values()),
+        pending=inbox.pending(),
+    )

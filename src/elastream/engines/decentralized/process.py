@@ -1,0 +1,170 @@
+"""An operator instance as a process: `python -m elastream.engines.decentralized.process RUN ADDRESS`.
+
+It has a data job and a scaling module, and talks to its neighbours only. Its supervisor holds its standard input
+and starts it again when it dies; a process whose supervisor has died starts another one, and makes room.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from elastream.decentralized.control import Controller
+from elastream.decentralized.instance import Phase
+from elastream.decentralized.messages import Create, Effect, operator_of
+from elastream.engines.decentralized.data_job import DataJob, lanes_of
+from elastream.engines.decentralized.events import EventLog
+from elastream.engines.decentralized.folders import RunFolder, take_lock
+from elastream.engines.decentralized.inbox import Inbox
+from elastream.engines.decentralized.kafka_control import KafkaTransport
+from elastream.engines.decentralized.outbox import Outbox
+from elastream.engines.decentralized.protocol import Protocol
+from elastream.engines.decentralized.scaling import MetricCollector, ScalingTrigger
+from elastream.engines.decentralized.settings import RunSettings, read_settings
+from elastream.engines.decentralized.supervisor import DIED, ENDED, NOT_AGAIN, start_supervisor
+from elastream.engines.decentralized.tcp import TcpTransport
+from elastream.engines.spark.run import read_pipeline
+from elastream.errors import ElastreamError
+
+_LOOK_S = 0.2
+_LONGEST_PAUSE_S = 30.0
+_PATIENCE_S = 5.0  # for a process of before to be gone
+_PROCESSING = (Phase.RUNNING, Phase.DUPLICATING, Phase.LEAVING, Phase.DRAINING)
+
+
+class InstanceProcess:
+    def __init__(self, run: RunFolder, me: str) -> None:
+        self._run_folder = run
+        self._folder = run.instance(me)
+        self._lock = take_lock(self._folder.path / "lock", me, patience_s=_PATIENCE_S)
+        events = EventLog(self._folder.events)
+        self._record = events.record
+        settings = read_settings(run)
+        pipeline = read_pipeline(settings.pipeline).pipeline
+        place = settings.place(me, pipeline.graph())
+        outbox = Outbox(self._folder.outbox, lambda successor: run.instance(successor).lane(me))
+        self._protocol = Protocol(
+            Controller(place), self._folder, outbox, carry_out=self._carry_out, record=self._record
+        )
+        self._inbox = Inbox(lanes_of(run, self._folder, pipeline[operator_of(me)]))
+        self._protocol.begin()
+        self._record("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)
+        self._transport = self._make_transport(settings)
+        self._data = DataJob(pipeline, run, self._folder, settings, self._protocol.send_records)
+        collector = MetricCollector(self._inbox, self._protocol, EventLog(self._folder.metrics).record)
+        self._parts = (
+            self._transport,
+            collector,
+            ScalingTrigger(place, settings, collector, self._inbox, self._protocol, self._record),
+        )
+        self._stopping = threading.Event()
+        self._failures = 0
+
+    def _make_transport(self, settings: RunSettings) -> TcpTransport | KafkaTransport:
+        told: dict[str, Any] = {"record": self._record, "on_stale": self._stale}
+        if settings.kafka_servers:
+            servers, topics = settings.kafka_servers, settings.name
+            return KafkaTransport(self._protocol, self._run_folder, servers=servers, topics=topics, **told)
+        return TcpTransport(self._protocol, self._run_folder, **told)
+
+    @property
+    def _phase(self) -> Phase:
+        return self._protocol.state.phase
+
+    def run(self) -> int:
+        signal.signal(signal.SIGTERM, lambda *_: self._stopping.set())
+        threading.Thread(target=self._watch_supervisor, daemon=True).start()
+        for part in self._parts:
+            part.start()
+        while not self._stopping.is_set():
+            if self._phase is Phase.ENDED and self._protocol.has_said_all:
+                self._end()
+                return ENDED
+            self._look_after_data()
+            time.sleep(_LOOK_S)
+        self._data.close()
+        self._record("stopped")
+        return ENDED
+
+    def _look_after_data(self) -> None:
+        if self._phase is Phase.WAITING or self._phase in _PROCESSING:
+            if not self._data.has_spark:
+                self._start_data()
+            elif self._phase in _PROCESSING:
+                self._keep_data_running()
+        elif self._data.is_running:
+            self._data.stop()
+        if self._phase is Phase.DRAINING and self._inbox.pending() == 0:
+            self._protocol.drained()
+
+    def _start_data(self) -> None:
+        with self._run_folder.turn_to_start():
+            self._data.start_spark()
+            if self._phase in _PROCESSING:
+                self._data.start()
+        self._record("data job", running=self._data.is_running)
+
+    def _keep_data_running(self) -> None:
+        failure = self._data.failure()
+        if failure is not None:
+            # for ever: on a busy machine Spark's Python workers fail to come up in time, and nobody else
+            # would start this instance again; what was not processed waits in the inbox
+            self._failures += 1
+            self._record("failed", why=failure[:2000], failures=self._failures)
+            self._stopping.wait(min(_LONGEST_PAUSE_S, 2.0**self._failures))
+        if not self._data.is_running:
+            self._data.batches = 0
+            self._data.start()
+        elif self._data.batches > 0:
+            self._failures = 0
+
+    def _carry_out(self, effect: Effect) -> None:
+        """The others are seen in the state: what is to run, to drain and to end."""
+        if isinstance(effect, Create):
+            start_supervisor(self._run_folder, effect.instance)
+
+    def _end(self) -> None:
+        self._folder.mark_ended()
+        self._record("ended")
+        self._data.close()
+        folder = self._folder
+        for left in (folder.inbox, folder.outbox, folder.plans, folder.checkpoint, folder.path / "scratch"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def _stale(self, why: str) -> None:
+        self._record("refused", why=f"this process is stale: {why}")
+        os._exit(NOT_AGAIN)
+
+    def _watch_supervisor(self) -> None:
+        sys.stdin.buffer.read()  # until it lets go
+        if not self._stopping.is_set() and not self._folder.has_ended:
+            self._record("orphaned")
+            start_supervisor(self._run_folder, self._folder.me)
+        os._exit(DIED)
+
+
+def main(run: str, me: str) -> int:
+    try:
+        instance = InstanceProcess(RunFolder(Path(run)), me)
+    except ElastreamError as error:  # refused: it has ended, or runs already, or the pipeline is not to be read
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return NOT_AGAIN
+    try:
+        return instance.run()
+    except Exception:
+        traceback.print_exc()
+        return DIED
+
+
+if __name__ == "__main__":
+    code = main(*sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the threads of the scaling module have nothing to finish

@@ -1,0 +1,122 @@
+"""What a decentralized run is given: who may scale and why not, what is refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from elastream.cli import app
+from elastream.dataflow import Dataflow, Operator
+from elastream.decentralized.decision import ScalingPolicy, Variant
+from elastream.decentralized.errors import IllegalEvent
+from elastream.decentralized.instance import Instance, first_instance
+from elastream.engines.decentralized.folders import RunFolder, take_lock
+from elastream.engines.decentralized.settings import RunSettings, read_settings
+from elastream.errors import ElastreamError, InvalidInput
+
+FLOW = Dataflow.of(
+    [
+        Operator(name="source", source=True),
+        Operator(name="free"),
+        Operator(name="unmeasured"),
+        Operator(name="counts", state_partitions=4),
+        Operator(name="sink"),
+    ],
+    [("source", "free"), ("free", "unmeasured"), ("unmeasured", "counts"), ("counts", "sink")],
+)
+SETTINGS = RunSettings(pipeline=Path("p.py"), capacities={"free": 60.0, "counts": 60.0})
+
+
+@pytest.mark.parametrize(
+    ("operator", "why"),
+    [
+        ("free", ""),
+        ("source", "is a source: it is kept at one"),
+        ("unmeasured", "the capacity of 'unmeasured' is not known: it is kept at one"),
+        ("counts", "'counts' is stateful: its instances cannot come and go on their own, it is kept at one"),
+        ("sink", "is a sink, which writes to one place: it is kept at one"),
+    ],
+)
+def test_who_does_not_scale_says_why(operator: str, why: str) -> None:
+    place = SETTINGS.place(f"{operator}/0", FLOW)
+    assert why in place.fixed
+    assert bool(place.fixed) == bool(why)
+    if why:
+        with pytest.raises(IllegalEvent, match="it is kept at one"):
+            Instance(place).duplicate(first_instance((), ()), 1)
+
+
+def test_the_first_instance_is_the_keeper_and_no_other() -> None:
+    assert SETTINGS.place("free/0", FLOW).keeper
+    assert not SETTINGS.place("free/0.1", FLOW).keeper
+
+
+@pytest.mark.parametrize("capacity", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_capacity_is_above_zero(capacity: float) -> None:
+    with pytest.raises(InvalidInput, match="capacity of 'free' must be above 0 records per second"):
+        RunSettings(pipeline=Path("p.py"), capacities={"free": capacity})
+
+
+def test_a_capacity_is_for_an_operator_that_there_is() -> None:
+    settings = RunSettings(pipeline=Path("p.py"), capacities={"fre": 1.0})
+    with pytest.raises(InvalidInput, match=r"'fre', which is no operator .did you mean 'free'"):
+        settings.check(FLOW)
+
+
+def test_settings_survive_the_disk(tmp_path: Path) -> None:
+    policy = ScalingPolicy(variant=Variant.COUNTED, look_ahead=True)
+    settings = RunSettings(pipeline=Path("/p.py"), capacities={"free": 60.0}, policy=policy, seed=7)
+    settings.write(RunFolder(tmp_path))
+    assert read_settings(RunFolder(tmp_path)) == settings
+
+
+def test_a_second_process_of_an_instance_is_refused(tmp_path: Path) -> None:
+    with (
+        take_lock(tmp_path / "lock", "free/0"),
+        pytest.raises(ElastreamError, match="free/0 runs already in another process"),
+    ):
+        take_lock(tmp_path / "lock", "free/0")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--capacity", "inZone=0"], "the capacity of 'inZone' must be above 0"),
+        (["--capacity", "inZone=many"], "expected records per second, found 'many'"),
+        (["--capacity", "inzone=60"], "did you mean 'inZone'"),
+        (["--set", "upper_load=0.5"], "the thresholds cross"),
+        (["--set", "uper_load=0.5"], "did you mean 'upper_load'"),
+        (["--set", "look_ahead=true"], "use the variant 'counted'"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_starts(
+    tmp_path: Path, options: list[str], why: str
+) -> None:
+    folder = tmp_path / "run"
+    given = ["decentralized", "run", "examples/taxi_zones.py", "--folder", str(folder), *options]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 2, result.output
+    assert why in " ".join(result.output.split())
+    assert not folder.exists()
+
+
+def test_a_folder_without_a_run_has_no_status(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["decentralized", "status", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "no run of a decentralized pipeline is here" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["inzone"], "did you mean 'inZone'"),
+        (["inZone", "--cores", "0"], "expected numbers from 1 on"),
+        (["inZone", "--first-rate", "0"], "must be above 0"),
+    ],
+)
+def test_a_capacity_that_cannot_be_measured_is_refused(given: list[str], why: str) -> None:
+    result = CliRunner().invoke(app, ["capacity", "examples/taxi_zones.py", *given])
+    assert result.exit_code == 2
+    assert why in " ".join(result.output.split())
