@@ -99,7 +99,7 @@ BENCHMARKS = (
         name="serving-viewers",
         question="What do ten viewers of its page cost a pipeline on Spark?",
         run=serving_viewers.run,
-        quick=partial(serving_viewers.run, pairs=1, window_s=15.0),
+        quick=partial(serving_viewers.run, pairs=1, window_s=40.0),
         minutes=12,
     ),
     Benchmark(

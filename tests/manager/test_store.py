@@ -22,7 +22,9 @@ from elastream.manager.events import (
     Event,
     Held,
     Ignored,
+    Refusal,
     Renewed,
+    Steered,
     Trouble,
     event_from_json,
     event_to_json,
@@ -30,6 +32,7 @@ from elastream.manager.events import (
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
 from elastream.manager.phase import Phase
+from elastream.manager.requests import Bounds, Controls
 from elastream.manager.state import Barred, ManagerState, Wanted, state_from_json, state_to_json
 from elastream.manager.store import Store, StoreError
 from elastream.policies.ds2 import DS2
@@ -100,6 +103,13 @@ memories = st.builds(
     RulesMemory,
     evaluators=st.dictionaries(names, st.dictionaries(names, evaluators, max_size=2), max_size=2),
 )
+bounds = st.builds(Bounds, least=st.none() | st.integers(1), most=st.none() | st.integers(1))
+controls = st.builds(
+    Controls,
+    paused=st.booleans(),
+    dry_run=st.none() | st.booleans(),
+    bounds=st.dictionaries(names, bounds, max_size=2),
+)
 states = st.builds(
     ManagerState,
     phase=st.sampled_from(Phase),
@@ -120,6 +130,10 @@ states = st.builds(
     barred=st.lists(st.builds(Barred, plan=plans, source_rates=rates), max_size=2).map(tuple),
     settled_load=rates,
     last_dry_run=st.none() | plans,
+    last_load=rates,
+    last_share=shares,
+    last_done=st.none() | decisions,
+    controls=controls,
 )
 
 
@@ -134,6 +148,12 @@ def one_event_of_each_kind() -> tuple[Event, ...]:
         Held(at_s=60.0, why="too small"),
         Renewed(at_s=60.0, what="rules: 1 new"),
         Trouble(at_s=60.0, what="no answer"),
+        Steered(
+            at_s=60.0,
+            what="refused: no such operator",
+            controls=Controls(paused=True, dry_run=False, bounds={"map": Bounds(most=3)}),
+            refusal=Refusal(why="no such operator", field="operator"),
+        ),
     ]
     return tuple(({type(event): event for event in others} | by_kind).values())
 

@@ -18,9 +18,17 @@ from serving import PATIENCE_S, eventually, in_order, word_count, write
 WORD_COUNT = Path(__file__).parents[2] / "examples" / "wordcount.yaml"
 
 
+_COMMAND = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as from a terminal, however the tests were started
+from elastream.cli import main
+main()
+"""
+
+
 @contextmanager
 def elastream(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", "from elastream.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", _COMMAND, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
