@@ -30,7 +30,7 @@ _AFTERWARDS_S = 150.0
 
 _DIFFERS = (
     "The thesis replays a month of 12,000 machines at 1,000 times its pace, in over 50 minutes; here it is an "
-    "hour and a half of one machine in 25, at 20 times. Ours is to keep its pace, as events that are due come with "
+    "hour and a half of one machine in 25, at 20 times. Ours should keep pace, as events that are due come with "
     "the next batch; the thesis's was late by a sixth.",
     "CPU is that of an instance, a share of one core: what its tasks compute, Python workers included. The thesis "
     "has the whole process of a slave on four cores. A micro-batch has a fixed price, so an operator with little "
