@@ -154,9 +154,10 @@ class Executors(_WithoutNodes):
             own.get().stop()
 
     def hosts(self) -> dict[str, str]:
-        """Of each executor that there is the host that it tells."""
+        """Of each executor that there is the host that it tells; one that is only about to come tells none."""
         entries = [entry for entry in self._api.get("/executors") if entry["isActive"] and entry["id"] != "driver"]
-        return {str(entry["id"]): str(entry["hostPort"]).rpartition(":")[0] for entry in entries}
+        hosts = {str(entry["id"]): str(entry["hostPort"]).rpartition(":")[0] for entry in entries}
+        return {name: host for name, host in hosts.items() if host}
 
     def up(self) -> tuple[str, ...]:
         """Those that take tasks; one that is on its way out does not."""

@@ -22,7 +22,7 @@ NODE_VARIABLE = "ELASTREAM_NODE"
 class Fetches:
     records: int = 0
     """Of one fetch; with 0 nothing is emulated."""
-    round_trips_s: Mapping[str, float] = field(default_factory=dict)
+    round_trips_s: Mapping[str, float] = field(default_factory=dict, hash=False)
     """Of a fetch by a task on each node."""
 
     def wait_s(self, records: int, node: str | None) -> float:
