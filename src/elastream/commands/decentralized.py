@@ -87,7 +87,7 @@ def run(
         shutil.rmtree(where.path)
     start(where, found, chosen)
     try:
-        with feeding(where, found if generate else replace(found, load=None)):
+        with feeding(where, found if generate else replace(found, generator=None)):
             _watch(where, for_s, quiet=as_json)
     finally:
         err.print("stopping after the batches under way")
