@@ -61,7 +61,7 @@ def test_it_is_served_and_ctrl_c_ends_it_after_the_batches_under_way(tmp_path: P
     file.write_text(_PIPELINE.format(folder=str(kept(folder, "all"))))
     said = tmp_path / "said.txt"
     command = ["run", str(file), "--folder", str(folder / "run"), "--interval", "2 s", "--master", "local[4]"]
-    command += ["--port", "0"]
+    command += ["--port", "0", "--set", "activation_intervals=1000"]  # the policy leaves it to the test to scale
     with said.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", _COMMAND, *command],
