@@ -67,6 +67,10 @@ def _feed(run: RunFolder, load: Load, stopped: Callable[[], bool]) -> threading.
     return thread
 
 
+def _running_data_jobs(run: RunFolder) -> int:
+    return sum(event["event"] == "data job" and event["running"] for event in all_events(run))
+
+
 def _copies(run: RunFolder) -> list[InstanceView]:
     return [view for view in look(run) if view.operator == "slow" and view.address != "slow/0"]
 
@@ -93,8 +97,10 @@ def test_instances_scale_themselves_and_survive_kills_while_they_do(tmp_path: Pa
         return f"{look(run)}, {all_events(run)[-30:]}"
 
     start(run, read_pipeline(file), settings)
-    feeding = _feed(run, rate, fed.is_set)
     try:
+        # not before all of them run: what has piled up would come at once, and look like a load of its own
+        wait_until(lambda: _running_data_jobs(run) == 3, story)
+        feeding = _feed(run, rate, fed.is_set)
         wait_until(lambda: any(run.instance(view.address).endpoint.exists() for view in _copies(run)), story)
         new = _copies(run)[0].address
         _kill(run, new)
