@@ -45,7 +45,8 @@ _SETTLED_S = 15.0  # after an action: three readings, in which batches of the ne
 
 _DIFFERS = (
     "The queue length is what has waited for longer than a batch (1 s) and is in none. By arithmetic it crosses "
-    "300 at 62.5 s, as the records of that second and of the batch under way are left out; the whole backlog at 60 s.",
+    "300 at 62.5 s, as the records of that second and of the batch under way are left out; the whole backlog does "
+    "at 60 s.",
     "A rule acts at the first reading at which it is seen to have held. Readings come every 5 s, and later on a "
     "busy machine, so 30 s above 300 are seen after 30 to 36 s. The thesis has 92 s (5.2.2) and 90 s (5.2.3).",
     "5.2.6: the operator can do just the base rate, so what is left when it is scaled in stays until the next "
