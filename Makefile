@@ -14,7 +14,7 @@ simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2
 
 test: $(READY) lint kafka-jars test-tools  ## everything that must hold before a change lands
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 kafka-jars: $(READY)  ## into ~/.cache; without them the tests on Kafka are skipped, or fail with CI=true
 	-$(BIN)/elastream kafka fetch

@@ -1,4 +1,4 @@
-"""One Spark, and one broker of Kafka, for all tests that run pipelines in this process."""
+"""One Spark, and one broker of Kafka, for all tests that run pipelines in this process (`make test` has two)."""
 
 from __future__ import annotations
 
