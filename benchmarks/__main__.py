@@ -18,6 +18,7 @@ from benchmarks import (
     measuring_overhead,
     monitoring_master,
     node_choice,
+    page,
     rescale_pause,
     serving_memory,
     serving_viewers,
@@ -66,6 +67,13 @@ BENCHMARKS = (
         question="Do a million random frames crash a monitoring master's decoder, or grow its memory?",
         run=wire_fuzz.run,
         quick=partial(wire_fuzz.run, frames=10_000),
+    ),
+    Benchmark(
+        name="page",
+        question="How fast does the page of a run open, and does it grow while it is open?",
+        run=page.run,
+        quick=partial(page.run, opened=2, hours=2, duration_s=600.0),
+        minutes=4,
     ),
     Benchmark(
         name="serving-memory",

@@ -1,12 +1,14 @@
 """The order of the tests: those that need a Spark take minutes, so they come last. No test fails for being slow on
-a machine that does other things, too."""
+a machine that does other things, too. And one browser for all that look at the page."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks.browser import Browser, missing_browser
 from hypothesis import settings
 
 settings.register_profile("patient", deadline=None)
@@ -18,3 +20,25 @@ _SPARK = Path(__file__).parent / "spark"
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.is_relative_to(_SPARK))
+
+
+@pytest.fixture(scope="session")
+def _one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if missing := missing_browser():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"with CI=true the tests of the page must run: {missing}")
+        pytest.skip(missing)
+    with Browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(_one_browser: Browser) -> Iterator[Browser]:
+    """A fresh page in a window of the usual size; whatever the browser complains of fails the test."""
+    _one_browser.open("about:blank")
+    _one_browser.resize(1280)
+    _one_browser.prefer("light")
+    _one_browser.complaints()
+    yield _one_browser
+    _one_browser.open("about:blank")  # so that no page looks for a server that is gone
+    assert _one_browser.complaints() == []

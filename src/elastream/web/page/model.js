@@ -1,0 +1,120 @@
+// What is known of the run: what the server sent to begin with, and every update since. Bounded, like the server's.
+
+const MOST_POINTS = 720;
+const MOST_DECISIONS = 200;
+const MOST_EVENTS = 300;
+
+const MEANS = ["observed_per_s", "true_per_s", "required_per_s", "utilization", "offered_per_s", "achieved_per_s"];
+const WORST = ["behind", "strained", "unknown", "ok"];
+
+export class Model {
+  run = null;
+  configuration = null;
+  connection = "connecting";
+  /** By the page's own clock: when something last came. */
+  heardAtMs = 0;
+
+  begin(run) {
+    this.run = run;
+    // maps: a name such as "constructor" means nothing to them
+    run.history.sources = new Map(Object.entries(run.history.sources));
+    run.history.operators = new Map(Object.entries(run.history.operators));
+    this.heardAtMs = performance.now();
+    this.decisions = new Map(run.decisions.map((decision) => [decision.id, decision]));
+  }
+
+  apply(update) {
+    const { run } = this;
+    if (run === null) return;
+    this.heardAtMs = performance.now();
+    run.id = update.id;
+    for (const part of ["graph", "cost", "proposal", "manager", "live"]) {
+      if (update[part] !== undefined && update[part] !== null) run[part] = update[part];
+    }
+    if (update.window) {
+      run.window = update.window;
+      append(run.history, update.window);
+    }
+    if (update.event) run.events = [...run.events, update.event].slice(-MOST_EVENTS);
+    if (update.decision) this.#decide(update.decision);
+  }
+
+  #decide(decision) {
+    this.decisions.set(decision.id, decision);
+    if (this.decisions.size > MOST_DECISIONS) this.decisions.delete(this.decisions.keys().next().value);
+  }
+
+  get scaled() {
+    return this.run.graph.operators.filter((operator) => operator.kind !== "source");
+  }
+
+  windowOf(name) {
+    return this.run.window?.operators.find((operator) => operator.name === name) ?? null;
+  }
+
+  /** The worst of the operators: what one look at the page should tell. */
+  get health() {
+    const found = (this.run.window?.operators ?? []).map((operator) => operator.health);
+    return WORST.find((health) => found.includes(health)) ?? "unknown";
+  }
+}
+
+function append(history, window) {
+  const length = history.at_s.length;
+  history.at_s.push(window.at_s);
+  history.span_s.push(window.window_s);
+  history.achieved_share.push(window.achieved_share);
+  for (const source of window.sources) push(history.sources, source, length);
+  for (const operator of window.operators) {
+    if (operator.parallelism !== null) push(history.operators, operator, length);
+  }
+  for (const columns of tables(history)) pad(columns, length + 1); // who is not in this window
+  if (history.at_s.length > MOST_POINTS) thin(history);
+}
+
+const tables = (history) => [...history.sources.values(), ...history.operators.values()];
+
+function push(all, row, length) {
+  const fields = "offered_per_s" in row ? SOURCE_FIELDS : OPERATOR_FIELDS;
+  if (!all.has(row.name)) all.set(row.name, Object.fromEntries(fields.map((field) => [field, []])));
+  const columns = all.get(row.name);
+  pad(columns, length);
+  for (const field of fields) columns[field].push(row[field]);
+}
+
+const SOURCE_FIELDS = ["offered_per_s", "achieved_per_s"];
+const OPERATOR_FIELDS = [
+  "parallelism", "observed_per_s", "true_per_s", "required_per_s", "utilization", "backlog", "latency_s", "health",
+];
+
+function pad(columns, length) {
+  for (const column of Object.values(columns)) while (column.length < length) column.push(null);
+}
+
+/** The older half in pairs, as the server does: the newest keep their detail. */
+function thin(history) {
+  const half = Math.floor(history.at_s.length / 4) * 2;
+  const spans = history.span_s.slice(0, half);
+  for (const columns of tables(history)) {
+    for (const field of Object.keys(columns)) columns[field] = paired(columns[field], half, spans, field);
+  }
+  history.achieved_share = paired(history.achieved_share, half, spans, "utilization");
+  history.at_s = paired(history.at_s, half, spans, "at_s");
+  history.span_s = paired(history.span_s, half, spans, "span_s");
+}
+
+function paired(column, half, spans, field) {
+  const found = [];
+  for (let i = 0; i < half; i += 2) found.push(both(column[i], column[i + 1], spans[i], spans[i + 1], field));
+  return found.concat(column.slice(half));
+}
+
+function both(first, second, firstS, secondS, field) {
+  if (field === "at_s" || field === "parallelism") return second;
+  if (first === null || second === null) return second ?? first;
+  if (field === "span_s") return first + second;
+  if (field === "health") return WORST[Math.min(WORST.indexOf(first), WORST.indexOf(second))];
+  if (!MEANS.includes(field)) return Math.max(first, second);
+  const total = firstS + secondS;
+  return total > 0 ? (first * firstS + second * secondS) / total : (first + second) / 2;
+}

@@ -1,0 +1,241 @@
+"""The page in a real browser, beside a simulated run: what is shown, and that it follows the run."""
+
+from __future__ import annotations
+
+import re
+
+from benchmarks import page
+from benchmarks.browser import Browser
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+from simulated_run import SimulatedRun
+
+from elastream.web.feed import Feed
+from elastream.web.server import Address, Server
+from elastream.web.views import ConfigurationView
+from elastream.workloads.load import Steps
+
+# 350 sentences of five words a second; an instance of words does 100 of them, one of counts 400, at 80 % of that:
+# 350 / 80 = 4.4 and 1,750 / 320 = 5.5 instances
+RIGHT_SIZE = {"words": 5, "counts": 6}
+
+
+def card(browser: Browser, name: str) -> str:
+    """What the graph shows of an operator."""
+    return browser.text(f'.graph-card:has([title="{name}"])')
+
+
+def shows(browser: Browser, name: str, parallelism: int) -> bool:
+    return re.search(rf"×{parallelism}\b", card(browser, name)) is not None
+
+
+def test_a_run_that_is_too_small_is_seen_to_be_sized_with_its_reasons(browser: Browser) -> None:
+    with SimulatedRun() as run:
+        browser.open(run.url)
+        run.pass_intervals(1)
+        browser.wait(lambda: shows(browser, "words", 2), "words has its two instances")
+        browser.wait(lambda: "behind" in card(browser, "words"), "words falls behind, in a word")
+        assert "200/s" in card(browser, "words"), "two instances, 100 records a second each"
+        assert "350/s" in card(browser, "sentences")
+
+        run.pass_intervals(2)
+        for name, parallelism in RIGHT_SIZE.items():
+            browser.wait(lambda: shows(browser, name, parallelism), f"{name} ×{parallelism}")  # noqa: B023
+        run.pass_intervals(3)
+        browser.wait(lambda: "effective" in browser.text("#decisions"), "the decision is judged")
+        assert browser.all("#decisions details")
+        browser.click("#decisions summary")
+        told = browser.wait(lambda: browser.text(".reasons"), "its reasons")
+        for stage in ("Measured", "Formula", "Clamps", "Expected", "Achieved"):
+            assert stage in told
+        assert "processes 200/s in 10 s" in told, "measured"
+        assert "4.38 instances" in told, "by the formula"
+        assert "100 % of the required rate: effective" in told, "achieved"
+        assert browser.text("#decisions .change-counts") == f"2 → {RIGHT_SIZE['words']}"
+
+
+def test_numbers_change_as_windows_come_without_being_asked_for(browser: Browser) -> None:
+    with SimulatedRun(load=Steps(steps=((0.0, 150.0), (40.0, 190.0)))) as run:
+        browser.open(run.url)
+        run.pass_intervals(3)
+        browser.wait(lambda: "150/s" in browser.text("#summary"), "the input of the first windows")
+        before = browser.text("#connection")
+        run.pass_intervals(3)
+        browser.wait(lambda: "190/s" in browser.text("#summary"), "the input of the later ones")
+        assert browser.text("#connection") != before, "the time of the newest window"
+        asked = browser.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+        assert len([name for name in asked if "/api/v1/" in name]) <= 2, "one stream and the configuration"
+        assert all(name.startswith(run.url) for name in asked), "nothing from elsewhere"
+
+
+def test_charts_are_drawn_and_read_by_keyboard(browser: Browser) -> None:
+    with SimulatedRun() as run:
+        run.pass_intervals(6)
+        browser.open(run.url)
+        browser.wait_until_drawn()
+        charts = browser.all(".chart")
+        assert len(charts) == 3
+        assert len(browser.all(".chart .mark")) == 1, "the one decision is marked"
+        steps = browser.run(
+            "return [...document.querySelectorAll('.chart')[1].querySelectorAll('.series')].length"
+        )
+        assert steps == 2, "the parallelism of words and of counts"
+        browser.run("document.querySelectorAll('.chart')[1].focus()")
+        keys = ActionChains(browser.driver)
+        keys.send_keys(Keys.HOME).perform()
+        then = browser.wait(lambda: browser.text(".tip:not([hidden])"), "what was then")
+        assert then.split()[-4:] == ["words", "2", "counts", "2"]
+        keys.send_keys(Keys.END).perform()
+        browser.wait(lambda: "6" in browser.text(".tip:not([hidden])").split(), "what is now")
+        keys.send_keys(Keys.ENTER).perform()
+        browser.wait(lambda: browser.all("#decisions details[open]"), "the nearest decision is open")
+        assert browser.run("return document.activeElement.tagName") == "SUMMARY"
+
+
+def test_an_operator_opens_and_closes_by_keyboard(browser: Browser) -> None:
+    with SimulatedRun() as run:
+        run.pass_intervals(6)
+        browser.open(run.url)
+        browser.wait_until_drawn()
+        browser.run("document.querySelector('.card[data-kind=\"sink\"]').focus()")
+        keys = ActionChains(browser.driver)
+        keys.send_keys(Keys.ENTER).perform()
+        told = browser.wait(lambda: browser.text("#operator"), "all that is known of counts")
+        assert "Must process\n1,750/s" in told
+        assert "An instance can do\n400/s" in told
+        assert "State partitions\n12" in told
+        keys.send_keys(Keys.ENTER).perform()
+        browser.wait(lambda: not browser.text("#operator"), "it is closed")
+
+
+def test_every_control_can_be_reached_by_tab_and_has_a_name(browser: Browser) -> None:
+    with SimulatedRun() as run:
+        run.pass_intervals(6)
+        browser.open(run.url)
+        browser.wait_until_drawn()
+        wanted = browser.run(
+            "return [...document.querySelectorAll('button, summary, input, .chart')]"
+            ".filter((e) => e.checkVisibility() && !(e.type === 'radio' && !e.checked)).length"
+        )
+        keys, reached = ActionChains(browser.driver), set()
+        for _ in range(wanted + 10):
+            keys.send_keys(Keys.TAB).perform()
+            reached.add(browser.run("return document.activeElement"))
+        assert len(reached) >= wanted
+        nameless = browser.run(
+            "return [...document.querySelectorAll('button, summary, input')].filter((e) => e.checkVisibility() "
+            "&& !(e.textContent.trim() || e.ariaLabel || e.labels?.length)).map((e) => e.outerHTML)"
+        )
+        assert nameless == []
+
+
+def test_markup_in_the_name_of_an_operator_is_text(browser: Browser) -> None:
+    names = ("<b>source</b>", '"><img src=x onerror="window.harmed=true">', "__proto__")
+    with SimulatedRun(names=names) as run:
+        browser.open(run.url)
+        run.pass_intervals(6)
+        browser.wait(lambda: "×6" in browser.text(".graph-cards"), "the run is sized")
+        browser.run("document.querySelectorAll('.card').forEach((card) => card.click())")
+        browser.click("#decisions summary")
+        browser.wait(lambda: browser.text(".reasons"), "its reasons")
+        shown = browser.text("main")
+        for name in names:
+            assert name in shown
+        assert browser.run("return [window.harmed, document.querySelectorAll('main img, main b').length]") == [
+            None,
+            0,
+        ]
+
+
+def test_a_connection_that_is_lost_is_told_and_taken_up_again(browser: Browser) -> None:
+    with SimulatedRun() as run:
+        run.pass_intervals(2)
+        browser.open(run.url)
+        browser.wait(lambda: "Live" in browser.text("#connection"), "it is live")
+        port = run.port
+    browser.wait(lambda: "Connection lost" in browser.text("#connection"), "it says so")
+    assert "Shown is what came until" in browser.text("#banners")
+    assert shows(browser, "words", 2), "what was known stays"
+    with SimulatedRun(port=port) as run:
+        run.pass_intervals(6)
+        browser.wait(lambda: "Live" in browser.text("#connection"), "it is live again, by itself")
+        browser.wait(lambda: shows(browser, "words", RIGHT_SIZE["words"]), "and shows the new run")
+        assert "Connection lost" not in browser.text("#banners")
+
+
+def test_a_run_without_a_window_says_so_and_one_that_ended_too(browser: Browser) -> None:
+    feed = Feed("word count")
+    shown = ConfigurationView(pipeline="word count", shown="run", policy="ds2", options=(), knobs=(), acts=False)
+    with SimulatedRun() as run, Server(feed, shown, Address(port=0)) as server:
+        run.pass_intervals(2)
+        browser.open(server.url)
+        browser.wait(lambda: "Nothing measured yet" in browser.text("#empty"), "there is nothing yet")
+        feed.snapshot(run.snapshots[0])
+        browser.wait(lambda: shows(browser, "words", 2), "the first window")
+        assert browser.text("#empty") == ""
+        assert not browser.find("#pause").is_displayed(), "there is nobody to ask for anything"
+        feed.end()
+        browser.wait(lambda: browser.text("#connection") == "Finished", "nothing more comes")
+
+
+def test_it_fits_a_phone_and_follows_the_colours_of_the_system_or_the_switch(browser: Browser) -> None:
+    with SimulatedRun() as run:
+        run.pass_intervals(6)
+        browser.resize(360, 780)
+        browser.open(run.url)
+        browser.wait_until_drawn()
+        browser.click("#decisions summary")
+        browser.wait(lambda: browser.text(".reasons"), "its reasons")
+        assert browser.run("return document.documentElement.scrollWidth") == 360, "nothing to scroll to the side"
+        lightness = "return getComputedStyle(document.body).backgroundColor"
+        light = browser.run(lightness)
+        browser.prefer("dark")
+        dark = browser.wait(lambda: (found := browser.run(lightness)) != light and found, "it is dark")
+        browser.click("#theme")
+        browser.wait(lambda: browser.run(lightness) == light, "light, as was chosen")
+        browser.click("#theme")
+        browser.wait(lambda: browser.run(lightness) == dark, "dark, as was chosen")
+        browser.click("#theme")
+
+
+def test_text_stands_out_from_what_is_behind_it_in_light_and_in_dark(browser: Browser) -> None:
+    with SimulatedRun() as run:
+        run.pass_intervals(6)
+        browser.open(run.url)
+        browser.wait_until_drawn()
+        browser.click("#decisions summary")
+        for scheme in ("light", "dark"):
+            browser.prefer(scheme)
+            weak = browser.run(_CONTRAST)
+            assert weak == [], f"below 4.5 in {scheme}"
+
+
+# the luminance of WCAG, of every element with text of its own and the first opaque background under it
+_CONTRAST = """
+const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+const rgb = (color, under) => {
+  canvas.fillStyle = `rgb(${under})`; canvas.fillRect(0, 0, 1, 1);
+  canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+};
+const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+const light = (parts) => parts.map((v) => linear(v / 255))
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const behind = (element) =>
+  element ? rgb(getComputedStyle(element).backgroundColor, behind(element.parentElement)) : [255, 255, 255];
+return [...document.querySelectorAll("body *:not(option)")]
+  .filter((e) => e.checkVisibility() && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()))
+  .map((e) => {
+    const under = behind(e), style = getComputedStyle(e);
+    const text = rgb(e instanceof SVGElement ? style.fill : style.color, under);
+    const pair = [light(under), light(text)].sort((a, b) => b - a);
+    return [(pair[0] + 0.05) / (pair[1] + 0.05), e.className.baseVal ?? e.className, e.textContent.slice(0, 30)];
+  })
+  .filter(([ratio]) => ratio < 4.5).map(([ratio, name, text]) => `${ratio.toFixed(2)} ${name}: ${text}`);
+"""
+
+
+def test_what_the_page_keeps_does_not_grow_with_the_windows_that_it_has_seen(browser: Browser) -> None:
+    found = {measure.what: measure.value for measure in page.follow(browser, hours=2, duration_s=300.0)}
+    assert found["the last by the one before"] < 1.5, "thirty windows more"
+    assert found["elements of the page after the last"] < 20_000
