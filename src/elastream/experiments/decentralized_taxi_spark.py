@@ -114,7 +114,7 @@ def _run(folder: Path, tell: Progress) -> _Result:
     from elastream.engines.decentralized.settings import RunSettings
     from elastream.engines.spark.channels.files import FileChannel
     from elastream.engines.spark.run import read_pipeline
-    from elastream.workloads.rides import in_zone
+    from elastream.workloads.taxi_zone_rides import in_zone
     from elastream.workloads.taxi_zones import CAPACITY_PER_S
 
     file, kept, where = folder / "taxi.py", FileChannel(folder / "kept"), run_folder(folder / "run", "taxi")

@@ -24,7 +24,7 @@ from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.kinds import open_channel
 from elastream.errors import ElastreamError, InvalidInput, nearest
 from elastream.formats import parse, read_yaml
-from elastream.workloads import rides
+from elastream.workloads import taxi_zone_rides
 from elastream.workloads.load import Load
 
 SCHEMA = "id bigint, created_ms bigint, line string"
@@ -49,7 +49,7 @@ def table(first: int, count: int, *, words: int, created_ms: int) -> pa.Table:
     )
 
 
-RECORDS: Mapping[str, MakeTable | None] = {"sentences": None, "rides": rides.table}
+RECORDS: Mapping[str, MakeTable | None] = {"sentences": None, "rides": taxi_zone_rides.table}
 
 
 def generate(

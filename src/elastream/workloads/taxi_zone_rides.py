@@ -46,7 +46,7 @@ class Ride:
 
 @cache
 def rides() -> tuple[Ride, ...]:
-    file = files("elastream.workloads") / "rides_data" / "nyc_rides.csv"
+    file = files("elastream.workloads") / "rides" / "nyc_2015-12-01_noon.csv"
     with file.open(encoding="utf-8") as text:
         return tuple(
             Ride(**{name: row[name] for name in _TEXTS}, **{name: float(row[name]) for name in _NUMBERS})  # type: ignore[arg-type]
