@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -75,8 +76,21 @@ def _copies(run: RunFolder) -> list[InstanceView]:
     return [view for view in look(run) if view.operator == "slow" and view.address != "slow/0"]
 
 
-def _kill(run: RunFolder, address: str) -> None:
-    os.kill(read_whole(run.instance(address).endpoint)["pid"], signal.SIGKILL)
+def _one_killed(run: RunFolder, phases: Iterable[Phase], story: Callable[[], str]) -> str:
+    """Kill the first copy that is seen in one of these phases, and is still there."""
+    killed: list[str] = []
+
+    def kill() -> bool:
+        for view in _copies(run):
+            endpoint = read_whole(run.instance(view.address).endpoint)
+            if view.phase in phases and endpoint is not None and not killed:
+                with suppress(ProcessLookupError):
+                    os.kill(endpoint["pid"], signal.SIGKILL)
+                    killed.append(view.address)
+        return bool(killed)
+
+    wait_until(kill, story)
+    return killed[0]
 
 
 def test_instances_scale_themselves_and_survive_kills_while_they_do(tmp_path: Path) -> None:
@@ -101,16 +115,12 @@ def test_instances_scale_themselves_and_survive_kills_while_they_do(tmp_path: Pa
         # not before all of them run: what has piled up would come at once, and look like a load of its own
         wait_until(lambda: _running_data_jobs(run) == 3, story)
         feeding = _feed(run, rate, fed.is_set)
-        wait_until(lambda: any(run.instance(view.address).endpoint.exists() for view in _copies(run)), story)
-        new = _copies(run)[0].address
-        _kill(run, new)
+        new = _one_killed(run, Phase, story)
         wait_until(lambda: any(view.address == new and view.incarnation > 1 for view in _copies(run)), story)
         wait_until(lambda: counts(look(run))["slow"] > 1 and sink.log.head().records > 0, story)
 
         rate.per_s = _LOW_PER_S
-        leaving = (Phase.LEAVING, Phase.DRAINING)
-        wait_until(lambda: any(view.phase in leaving for view in _copies(run)), story)
-        _kill(run, next(view.address for view in _copies(run) if view.phase in leaving))
+        _one_killed(run, (Phase.LEAVING, Phase.DRAINING), story)
         wait_until(lambda: not _copies(run), story)
         fed.set()
         feeding.join()

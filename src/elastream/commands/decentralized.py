@@ -51,10 +51,6 @@ def run(
     period: Annotated[str, typer.Option(help="Between two decisions of an instance.")] = "10 s",
     batch_interval: Annotated[str, typer.Option(help="How often an instance takes a batch.")] = "2 s",
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
-    control: Annotated[str, typer.Option(help="How control messages travel: tcp or kafka.")] = "tcp",
-    kafka_servers: Annotated[
-        str, typer.Option(help="For --control kafka; `elastream kafka start` runs a broker.")
-    ] = "localhost:9092",
     seed: Annotated[int, typer.Option(help="Of the dice that the instances throw.")] = 0,
     folder: FolderOption = None,
     fresh: Annotated[bool, typer.Option(help="Begin anew: delete what an earlier run left there.")] = False,
@@ -79,7 +75,6 @@ def run(
         period_s=duration_of("--period", period),
         batch_interval_s=duration_of("--batch-interval", batch_interval),
         seed=seed,
-        kafka_servers=_kafka_servers(control, kafka_servers),
     )
     for_s = duration_of("--duration", duration)
     if fresh and where.path.exists():
@@ -131,18 +126,6 @@ def stop(
         print_json({"stopped": stopped})
     else:
         out.print(f"{len(stopped)} instances stopped")
-
-
-def _kafka_servers(control: str, servers: str) -> str:
-    if control not in ("tcp", "kafka"):
-        raise InvalidInput(f"--control is tcp or kafka, found {control!r}")
-    if control == "tcp":
-        return ""
-    from elastream.engines.spark.kafka.topic import answers, away_text
-
-    if not answers(servers):
-        raise InvalidInput(f"{away_text(servers)}: `elastream kafka start` runs a broker on this machine")
-    return servers
 
 
 def policy_of(written: list[str] | None) -> ScalingPolicy:

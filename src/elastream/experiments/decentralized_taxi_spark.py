@@ -95,6 +95,7 @@ class _Result:
     "decentralized-taxi-spark",
     paper="Belkhiria's thesis, §4.3.2, Figure 4.8",
     question="Do instances on Spark that decide for themselves follow the load, and is every ride counted once?",
+    minutes=12,
 )
 def run(tell: Progress) -> Report:
     with tempfile.TemporaryDirectory(prefix="elastream-taxi-") as scratch:

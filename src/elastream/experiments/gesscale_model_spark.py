@@ -54,6 +54,7 @@ class Predicted:
     "gesscale-model-spark",
     paper="Gesscale, section IV-C",
     question="How far off is what the model predicts of a Spark operator on one to six nodes?",
+    minutes=8,
 )
 def run(progress: Progress) -> Report:
     began_s = time.monotonic()

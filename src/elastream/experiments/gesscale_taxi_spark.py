@@ -76,6 +76,7 @@ class Moved:
     "gesscale-taxi-spark",
     paper="Gesscale, section V, live and shortened",
     question="On a Spark cluster, do the right nodes join and leave under a day of taxi rides, and is none lost?",
+    minutes=8,
 )
 def run(progress: Progress) -> Report:
     began_s = time.monotonic()

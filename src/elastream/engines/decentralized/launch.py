@@ -35,7 +35,7 @@ def start(run: RunFolder, file: PipelineFile, settings: RunSettings) -> None:
             raise InvalidInput(f"{run.path}: holds a run of {before.pipeline}; choose another folder, or --fresh")
         if living(run):
             raise ElastreamError(f"{run.path}: this run is under way; `elastream decentralized stop` ends it")
-        settings = replace(settings, seed=before.seed, name=before.name)
+        settings = replace(settings, seed=before.seed)
     run.path.mkdir(parents=True, exist_ok=True)
     run.stop.unlink(missing_ok=True)
     settings.write(run)

@@ -14,7 +14,6 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any
 
 from elastream.decentralized.control import Controller
 from elastream.decentralized.instance import Phase
@@ -23,11 +22,10 @@ from elastream.engines.decentralized.data_job import DataJob, lanes_of
 from elastream.engines.decentralized.events import EventLog
 from elastream.engines.decentralized.folders import RunFolder, take_lock
 from elastream.engines.decentralized.inbox import Inbox
-from elastream.engines.decentralized.kafka_control import KafkaTransport
 from elastream.engines.decentralized.outbox import Outbox
 from elastream.engines.decentralized.protocol import Protocol
 from elastream.engines.decentralized.scaling import MetricCollector, ScalingTrigger
-from elastream.engines.decentralized.settings import RunSettings, read_settings
+from elastream.engines.decentralized.settings import read_settings
 from elastream.engines.decentralized.supervisor import DIED, ENDED, NOT_AGAIN, start_supervisor
 from elastream.engines.decentralized.tcp import TcpTransport
 from elastream.engines.spark.run import read_pipeline
@@ -56,7 +54,7 @@ class InstanceProcess:
         self._inbox = Inbox(lanes_of(run, self._folder, pipeline[operator_of(me)]))
         self._protocol.begin()
         self._record("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)
-        self._transport = self._make_transport(settings)
+        self._transport = TcpTransport(self._protocol, self._run_folder, record=self._record, on_stale=self._stale)
         self._data = DataJob(pipeline, run, self._folder, settings, self._protocol.send_records)
         collector = MetricCollector(self._inbox, self._protocol, EventLog(self._folder.metrics).record)
         self._parts = (
@@ -66,13 +64,6 @@ class InstanceProcess:
         )
         self._stopping = threading.Event()
         self._failures = 0
-
-    def _make_transport(self, settings: RunSettings) -> TcpTransport | KafkaTransport:
-        told: dict[str, Any] = {"record": self._record, "on_stale": self._stale}
-        if settings.kafka_servers:
-            servers, topics = settings.kafka_servers, settings.name
-            return KafkaTransport(self._protocol, self._run_folder, servers=servers, topics=topics, **told)
-        return TcpTransport(self._protocol, self._run_folder, **told)
 
     @property
     def _phase(self) -> Phase:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -36,10 +35,6 @@ class RunSettings:
     memory: str = "512m"
     """Of the JVM of an instance."""
     seed: int = 0
-    kafka_servers: str = ""
-    """Where control messages go through Kafka; over TCP where this is empty."""
-    name: str = field(default_factory=lambda: f"elastream-control-{uuid.uuid4().hex[:12]}")
-    """Unique to the run: what its topics begin with."""
 
     def __post_init__(self) -> None:
         for operator, capacity in self.capacities.items():
