@@ -174,3 +174,9 @@ def test_the_check_of_the_results_sees_one_that_is_off() -> None:
 def _with_cluster() -> Dataflow:
     operators = (Operator(name="source", source=True), Operator(name=OPERATOR), Operator(name=CLUSTER, fixed=True))
     return Dataflow.of(operators, [("source", OPERATOR), (OPERATOR, CLUSTER)])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_there_is_a_rule_for_every_size_but_one(size: int) -> None:
+    found = seep_static.scaling_rule(size).rules
+    assert [rule.target(1, original=1) for rule in found] == ([] if size == 1 else [size])

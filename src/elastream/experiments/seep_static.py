@@ -87,7 +87,9 @@ class Timed:
 
 
 def scaling_rule(size: int) -> RuleSet:
-    """Source Code 5.8: at once to its size, where it stays."""
+    """Source Code 5.8: at once to its size, where it stays; one instance is there without a rule."""
+    if size == 1:
+        return rules()
     return rules(
         rule(f"Utilization is above 10% for 5 seconds, to {size}")
         .scale_out(MACHINES)
