@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run simulate test kafka-jars test-tools exactly-once lint bench experiments openapi clean
+.PHONY: run simulate test test-long kafka-jars test-tools exactly-once lint bench experiments openapi clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
 	$(BIN)/elastream run examples/wordcount.py --fresh --duration '225 s' --interval '10 s' \
@@ -15,6 +15,9 @@ simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 
 test: $(READY) lint kafka-jars test-tools  ## everything that must hold before a change lands
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+test-long: $(READY)  ## stories on Spark that take many minutes each
+	$(BIN)/pytest -m long
 
 kafka-jars: $(READY)  ## into ~/.cache; without them the tests on Kafka are skipped, or fail with CI=true
 	-$(BIN)/elastream kafka fetch
