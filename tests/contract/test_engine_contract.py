@@ -204,7 +204,8 @@ class TestMeasure:
         clock.wait(2 * moment_s)
         together = engine.measure().rates["map"].true_per_instance
         assert alone is not None
-        assert together == pytest.approx(alone, rel=0.5)
+        # an eighth would be wrong; on a machine whose cores others take, a rate was 0.4 of itself
+        assert together == pytest.approx(alone, rel=0.8)
 
 
 class TestRescale:

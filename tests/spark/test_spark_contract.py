@@ -96,7 +96,7 @@ def pipeline(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
             records_delivered=delivered,
             moment_s=2.0,
             load_per_s=LOAD_PER_S,
-            slack=0.8,  # other processes use the machine, too: one that took both cores made a rate 0.4 of itself
+            slack=0.5,  # other processes use the machine, too
             slack_s=5.0,
         )
 
