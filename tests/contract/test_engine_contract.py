@@ -39,6 +39,7 @@ PIPELINE = Dataflow.of(
     chain("source", "map", "count"),
 )
 START = Plan({"map": 1, "count": 1})
+_MOST_WINDOWS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,11 +202,13 @@ class TestMeasure:
         clock.wait(2 * moment_s)
         alone = engine.measure().rates["map"].true_per_instance
         engine.rescale(to(engine, map=8, count=8))
-        clock.wait(2 * moment_s)
-        together = engine.measure().rates["map"].true_per_instance
         assert alone is not None
-        # an eighth would be wrong; on a machine whose cores others take, a rate was 0.4 of itself
-        assert together == pytest.approx(alone, rel=0.8)
+        for _ in range(_MOST_WINDOWS):  # others may take the cores in one of them, and not in the next
+            clock.wait(2 * moment_s)
+            together = engine.measure().rates["map"].true_per_instance
+            if together == pytest.approx(alone, rel=0.5):
+                break
+        assert together == pytest.approx(alone, rel=0.5)
 
 
 class TestRescale:

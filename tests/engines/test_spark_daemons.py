@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from elastream.engines.spark.daemons import Daemons
@@ -33,9 +33,9 @@ def test_they_end_when_the_one_who_started_them_is_killed(tmp_path: Path) -> Non
         log = tmp_path / "worker-a.log"
         wait_until(lambda: log.read_text().endswith("\n"))
         pid = int(log.read_text())
-        assert is_running(pid)
+        assert psutil.pid_exists(pid)
         parent.kill()
-    wait_until(lambda: not is_running(pid))
+    wait_until(lambda: not psutil.pid_exists(pid))
 
 
 @pytest.mark.parametrize(
@@ -62,19 +62,11 @@ def test_one_can_be_stopped_and_started_again_beside_the_others(tmp_path: Path) 
     first = daemons.pids["a"]
     daemons.stop(["a"])
     assert daemons.alive == ("b",)
-    assert not is_running(first)
+    assert not psutil.pid_exists(first)
     daemons.start_command("a", ["sleep", "999"])
     assert set(daemons.alive) == {"a", "b"}
     daemons.stop()
     assert daemons.alive == ()
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def wait_until(true: Callable[[], bool]) -> None:

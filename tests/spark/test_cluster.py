@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import cluster_story
-from running import kept, records
+import psutil
+from running import kept, records, wait_until
 
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.cluster import Cluster, ClusterOptions
@@ -83,23 +82,8 @@ def test_the_command_says_who_died_and_ends_everything(tmp_path: Path) -> None:
         found = json.loads(printed)
         assert (found["workers"], found["master"][:18]) == (2, "spark://127.0.0.1:")
         os.killpg(found["pids"]["worker 1"], signal.SIGKILL)
-        wait_until(lambda: "the worker 1 has ended by SIGKILL" in said.read_text())
+        wait_until(lambda: "the worker 1 has ended by SIGKILL" in said.read_text(), said.read_text)
         assert run.poll() is None, "the other worker is still of use"
         run.send_signal(signal.SIGINT)
         assert run.wait(_PATIENCE_S) == 0
-    assert not any(is_running(pid) for pid in found["pids"].values())
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
+    assert not any(psutil.pid_exists(pid) for pid in found["pids"].values())

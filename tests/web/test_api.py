@@ -57,7 +57,8 @@ class TestReading:
         assert run.client.get("readyz").status_code == 503
 
     def test_it_is_ready_once_windows_come(self, shown: Served) -> None:
-        eventually("a window", lambda: shown.client.get("readyz").status_code == 200)
+        eventually("a window", lambda: shown.feed.history.window is not None)
+        assert shown.client.get("readyz").status_code == 200
 
     def test_names_are_data_whatever_is_in_them(self, run: Served) -> None:
         name = "<script>alert('x')</script>\u2028&amp;"
@@ -333,7 +334,5 @@ class TestPorts:
 def test_a_window_of_a_changed_pipeline_brings_its_graph(run: Served) -> None:
     run.feed.snapshot(word_count(1).snapshots[0])
     run.feed.snapshot(snapshot_of(edges=chain("in", "out"), source_rates={"in": 1}))
-    eventually(
-        "the new graph",
-        lambda: [o["name"] for o in run.client.get("api/v1/graph").json().get("operators", [])] == ["in", "out"],
-    )
+    eventually("both are shown", lambda: run.feed.history.totals.windows == 2)
+    assert [operator["name"] for operator in run.client.get("api/v1/graph").json()["operators"]] == ["in", "out"]
