@@ -30,11 +30,6 @@ _FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",  # containers often have very little of it
 )
-_COUNT_LONG_TASKS = """
-window.longTasksMs = [];
-new PerformanceObserver((list) => list.getEntries().forEach((entry) => longTasksMs.push(entry.duration)))
-  .observe({ type: "longtask", buffered: true });
-"""
 _TRACED = "devtools.timeline,disabled-by-default-devtools.timeline"
 _TEXT = """
 const found = document.querySelector(arguments[0]);
@@ -78,7 +73,6 @@ class Browser:
             options.add_experimental_option("perfLoggingPrefs", {"traceCategories": _TRACED})
         # the driver is named, or Selenium would look for one in the network
         self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which(_DRIVER)))
-        self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _COUNT_LONG_TASKS})
         self.resize(*self._size)
         return self
 
@@ -131,10 +125,6 @@ class Browser:
         """Milliseconds from the click on the link until everything was drawn."""
         self.wait(lambda: self.run("return document.documentElement.dataset.drawn"), "everything is drawn")
         return float(self.run("return performance.getEntriesByName('drawn')[0].startTime"))
-
-    def longest_task_ms(self) -> float:
-        """0 where none was so long (50 ms) that the browser tells of it."""
-        return float(self.run("return Math.max(0, ...longTasksMs)"))
 
     def leave_and_tell_tasks(self) -> list[float]:
         """The processor time of each task of the page that is left, in milliseconds: what else the machine does is

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any
 
 from elastream.dataflow import Dataflow
@@ -26,15 +25,6 @@ from elastream.decentralized.locks.port import GroupLock, LockStep, Position, Si
 from elastream.decentralized.messages import Address, Effect, Message, operator_of
 
 Edge = tuple[str, str]
-
-
-class Synchronisation(StrEnum):
-    """How concurrent changes are kept from harming each other."""
-
-    ACKNOWLEDGEMENTS = "acknowledgements"
-    """Chapter 3: they may cross, and the protocol sorts it out."""
-    LOCKS = "locks"
-    """Chapter 5: neighbouring operators take turns."""
 
 
 @dataclass(frozen=True, slots=True)

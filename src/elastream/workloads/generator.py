@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,9 +21,10 @@ import typer
 from elastream.engines.simulated.scenario import LoadEntry
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.kinds import open_channel
-from elastream.errors import ElastreamError, InvalidInput, nearest
+from elastream.errors import InvalidInput, nearest
 from elastream.formats import parse, read_yaml
 from elastream.workloads import taxi_zone_rides
+from elastream.workloads.feed_process import run_writer
 from elastream.workloads.load import Load
 
 SCHEMA = "id bigint, created_ms bigint, line string"
@@ -111,11 +111,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(main)
-    except ElastreamError as error:
-        sys.exit(f"error: {error}")
-    except OSError as error:  # a full disk, say
-        sys.exit(f"error: the load generator cannot write: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_writer(main, "the load")

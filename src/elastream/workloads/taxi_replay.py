@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import gzip
 import signal
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,8 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from elastream.errors import ElastreamError, InvalidInput
+from elastream.errors import InvalidInput
+from elastream.workloads.feed_process import run_writer
 
 SCHEMA = (
     "day int, ride bigint, copy int, type string, pickup string, dropoff string, lon double, lat double, "
@@ -180,11 +180,4 @@ def _write(folder: Path, replay: Replay, tick_s: float, stopping: list[int]) -> 
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(main)
-    except ElastreamError as error:
-        sys.exit(f"error: {error}")
-    except OSError as error:  # a full disk, say
-        sys.exit(f"error: the rides cannot be written: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_writer(main, "the rides")
