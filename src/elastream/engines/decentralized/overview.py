@@ -52,6 +52,6 @@ def _view(folder: InstanceFolder) -> InstanceView | None:
         address=folder.me,
         phase=state.instance.phase,
         incarnation=state.incarnation,
-        arrived=sum(inbox.arrived().values()),
+        arrived=sum(one.records for one in inbox.arrived().values()),
         pending=inbox.pending(),
     )
