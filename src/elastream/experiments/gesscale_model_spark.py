@@ -202,7 +202,7 @@ def _ended_s(batch: Mapping[str, Any]) -> float:
 
 
 def _plot(points: Sequence[Sustained], predicted: Sequence[Predicted], file: Path) -> None:
-    title = "Gesscale's model of a Spark operator on one to six nodes (cost and delays emulated)"
+    title = "A Spark operator on one to six nodes, measured and as modelled"
     figure, ((axis,),) = new_panels(1, 1, title=title, width=7.0, height=3.6)
     sizes = [point.instances for point in points]
     axis.plot(sizes, [point.records_per_s for point in points], "o", color="black", label="measured")
