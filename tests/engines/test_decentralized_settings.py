@@ -12,6 +12,7 @@ from elastream.dataflow import Dataflow, Operator
 from elastream.decentralized.decision import ScalingPolicy, Variant
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.instance import Instance, first_instance
+from elastream.decentralized.locks import LockKind
 from elastream.engines.decentralized.folders import RunFolder, take_lock
 from elastream.engines.decentralized.settings import RunSettings, read_settings
 from elastream.errors import ElastreamError, InvalidInput
@@ -67,9 +68,28 @@ def test_a_capacity_is_for_an_operator_that_there_is() -> None:
 
 def test_settings_survive_the_disk(tmp_path: Path) -> None:
     policy = ScalingPolicy(variant=Variant.COUNTED, look_ahead=True)
-    settings = RunSettings(pipeline=Path("/p.py"), capacities={"free": 60.0}, policy=policy, seed=7)
+    settings = RunSettings(
+        pipeline=Path("/p.py"), capacities={"free": 60.0}, policy=policy, seed=7, locks=LockKind.RA2
+    )
     settings.write(RunFolder(tmp_path))
     assert read_settings(RunFolder(tmp_path)) == settings
+
+
+def test_the_locks_of_a_run_are_part_of_what_its_instances_have_written_down(tmp_path: Path) -> None:
+    RunSettings(pipeline=Path("examples/taxi_zones.py").absolute(), locks=LockKind.RA1).write(RunFolder(tmp_path))
+    given = ["decentralized", "run", "examples/taxi_zones.py", "--folder", str(tmp_path), "--locks", "2-fgme"]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 2, result.output
+    assert "its instances scale with --locks ra1, found --locks 2-fgme" in " ".join(result.output.split())
+
+
+def test_the_first_instance_of_each_operator_answers_for_the_others() -> None:
+    locks = RunSettings(pipeline=Path("p.py"), locks=LockKind.TWO_FGME).neighbour_locks(FLOW)
+    assert locks is not None
+    assert locks.delegate_of("free/0.2.1") == locks.delegate_of("free/0") == "free/0"
+    assert list(locks.of("free/0")) == [("source", "free"), ("free", "unmeasured")]
+    assert locks.of("free/0.1") == {}
+    assert SETTINGS.neighbour_locks(FLOW) is None
 
 
 def test_a_second_process_of_an_instance_is_refused(tmp_path: Path) -> None:
@@ -89,6 +109,7 @@ def test_a_second_process_of_an_instance_is_refused(tmp_path: Path) -> None:
         (["--set", "upper_load=0.5"], "the thresholds cross"),
         (["--set", "uper_load=0.5"], "did you mean 'upper_load'"),
         (["--set", "look_ahead=true"], "use the variant 'counted'"),
+        (["--locks", "ra3"], "'ra3' is not one of"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_starts(
@@ -112,7 +133,10 @@ def test_a_folder_without_a_run_has_no_status(tmp_path: Path) -> None:
     ("given", "why"),
     [
         (["inzone"], "did you mean 'inZone'"),
-        (["inZone", "--cores", "0"], "expected numbers from 1 on"),
+        (["inZone", "--cores", "1,0"], "expected numbers from 1 on, with commas between them, found '1,0'"),
+        (["inZone", "--cores", "1,,2"], "expected numbers from 1 on, with commas between them, found '1,,2'"),
+        (["inZone", "--cores", "two"], "expected numbers from 1 on, with commas between them, found 'two'"),
+        (["inZone", "--cores", "2,1,2"], "expected each number once, found '2,1,2'"),
         (["inZone", "--first-rate", "0"], "must be above 0"),
     ],
 )

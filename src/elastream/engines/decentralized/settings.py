@@ -10,7 +10,9 @@ from typing import Any
 from elastream.dataflow import Dataflow
 from elastream.decentralized.decision import ScalingPolicy, Variant
 from elastream.decentralized.instance import Place
+from elastream.decentralized.locks import LOCKS, LockKind
 from elastream.decentralized.messages import Address, operator_of
+from elastream.decentralized.neighbour_locks import NeighbourLocks
 from elastream.engines.decentralized.folders import RunFolder, read_whole, write_whole
 from elastream.errors import InvalidInput, nearest
 
@@ -35,6 +37,8 @@ class RunSettings:
     memory: str = "512m"
     """Of the JVM of an instance."""
     seed: int = 0
+    locks: LockKind = LockKind.NONE
+    """What keeps neighbouring operators from scaling at the same time."""
 
     def __post_init__(self) -> None:
         for operator, capacity in self.capacities.items():
@@ -56,6 +60,13 @@ class RunSettings:
         place = Place.of(me, dataflow, keeper=number == FIRST)
         return place if place.fixed else replace(place, fixed=self._why_fixed(operator, dataflow))
 
+    def neighbour_locks(self, dataflow: Dataflow) -> NeighbourLocks | None:
+        """The core of an operator is its first instance, which never leaves."""
+        if self.locks is LockKind.NONE:
+            return None
+        cores = {operator: frozenset({first_address(operator)}) for operator in dataflow.order}
+        return NeighbourLocks(make_lock=LOCKS[self.locks], dataflow=dataflow, cores=cores)
+
     def _why_fixed(self, operator: str, dataflow: Dataflow) -> str:
         if dataflow[operator].source:
             return f"{operator!r} is a source: it is kept at one"
@@ -76,7 +87,7 @@ def read_settings(run: RunFolder) -> RunSettings:
         raise InvalidInput(f"{run.path}: no run of a decentralized pipeline is here")
     policy = dict(found.pop("policy"))
     return RunSettings(
-        **{**found, "pipeline": Path(found["pipeline"])},
+        **{**found, "pipeline": Path(found["pipeline"]), "locks": LockKind(found.get("locks", LockKind.NONE))},
         policy=ScalingPolicy(**{**policy, "variant": Variant(policy["variant"])}),
     )
 
