@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,14 @@ from typer.testing import CliRunner
 
 from elastream.cli import app
 from elastream.dataflow import Dataflow, Operator
+from elastream.decentralized.control import Controller
 from elastream.decentralized.decision import ScalingPolicy, Variant
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.instance import Instance, first_instance
 from elastream.decentralized.locks import LockKind
 from elastream.engines.decentralized.folders import RunFolder, take_lock
+from elastream.engines.decentralized.outbox import Outbox
+from elastream.engines.decentralized.protocol import Protocol
 from elastream.engines.decentralized.settings import RunSettings, read_settings
 from elastream.errors import ElastreamError, InvalidInput
 
@@ -127,6 +131,27 @@ def test_a_folder_without_a_run_has_no_status(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["decentralized", "status", str(tmp_path)])
     assert result.exit_code == 2
     assert "no run of a decentralized pipeline is here" in " ".join(result.output.split())
+
+
+def test_status_tells_who_waits_for_locks(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    settings = RunSettings(pipeline=Path("p.py"), capacities={"free": 60.0}, locks=LockKind.RA1)
+    settings.write(run)
+    for me in ("source/0", "free/0"):
+        protocol = Protocol(
+            Controller(settings.place(me, FLOW), settings.neighbour_locks(FLOW)),
+            run.instance(me),
+            Outbox(run.instance(me).outbox, lambda successor: run.instance(successor).inbox),
+            carry_out=lambda effect: None,
+            record=lambda event, **told: None,
+        )
+        protocol.begin()
+    protocol.duplicate(1)
+    assert not protocol.may_decide
+    result = CliRunner().invoke(app, ["decentralized", "status", str(tmp_path), "--json"])
+    waits = {told["instance"]: (told["phase"], told["waits_for_locks"]) for told in json.loads(result.output)}
+    assert waits == {"source/0": ("running", False), "free/0": ("running", True)}
+    assert "waits for locks" in CliRunner().invoke(app, ["decentralized", "status", str(tmp_path)]).output
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,8 @@ def status(
     read_settings(where)  # refuses a folder that is none
     views = look(where)
     if as_json:
-        print_json([{"instance": v.address, "phase": v.phase, "pending": v.pending} for v in views])
+        told = ("phase", "waits_for_locks", "pending")
+        print_json([{"instance": view.address, **{name: getattr(view, name) for name in told}} for view in views])
     else:
         out.print(_table(views, {}))
 
@@ -211,7 +212,8 @@ def _table(views: list[Any], rates: Mapping[str, float]) -> Table:
     for view in views:
         rate = rates.get(view.address)
         shown = "" if rate is None else f"{rate:.0f}"
-        table.add_row(view.address, view.phase, str(view.incarnation), shown, f"{view.pending:,}")
+        phase = f"{view.phase}, waits for locks" if view.waits_for_locks else view.phase
+        table.add_row(view.address, phase, str(view.incarnation), shown, f"{view.pending:,}")
     return table
 
 
