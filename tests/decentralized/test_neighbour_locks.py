@@ -192,13 +192,17 @@ def test_what_is_no_longer_possible_is_dropped_and_does_not_hold_the_locks() -> 
     [
         (KEEPER, AT_FIRST, "a/0", AskToScale(1), "'b/0' does not answer for 'a/0'"),
         (COPY, RUNS, "b/0.2", AskToScale(1), r"'b/0.1' does not answer for 'b/0.2'"),
+        (KEEPER, AT_FIRST, "b/0.1", AskToScale(-1), "asks for -1 copies"),
         (KEEPER, AT_FIRST, "b/0.1", DoneScaling(), "is done scaling, and it was not its turn"),
         (COPY, RUNS, "b/0", MayScale(1), "which did not ask it"),
         (COPY, COPY.leave(RUNS).state, "b/0.2", MayScale(0), "which did not ask it"),
         (KEEPER, AT_FIRST, "a/0", LockMessage(("b", "c"), two_fgme.Req(1)), "has no part in the lock of b → c"),
         (KEEPER, AT_FIRST, "a/0", LockMessage(("a", "b"), ra1.Req(1)), "is no message of the lock of a → b"),
     ],
-    ids=["a stranger", "no keeper", "not its turn", "nobody asked", "not its delegate", "no edge", "another lock"],
+    ids=[
+        *("a stranger", "no keeper", "less than none", "not its turn", "nobody asked", "not its delegate"),
+        *("no edge", "another lock"),
+    ],
 )
 def test_what_cannot_be_is_refused(
     machine: LockedInstance, state: LockedState, sender: str, message: LockedMessage, why: str

@@ -260,6 +260,8 @@ class LockedInstance:
         turns = state.turns
         if not self._is_core or operator_of(sender) != operator_of(self.place.me):
             raise IllegalEvent(f"{self.place.me!r} does not answer for {sender!r}")
+        if wish < 0:
+            raise IllegalEvent(f"{sender!r} asks for {wish} copies")
         if sender in dict(turns.waiting + turns.serving):
             raise IllegalEvent(f"{sender!r} asks a second time before its turn is over")
         return self._go_on(_changed(state, waiting=(*turns.waiting, (sender, wish))))
