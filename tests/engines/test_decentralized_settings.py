@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,19 @@ from typer.testing import CliRunner
 
 from elastream.cli import app
 from elastream.dataflow import Dataflow, Operator
+from elastream.decentralized.capacity_ramp import CapacityStep, ramp
 from elastream.decentralized.control import Controller
 from elastream.decentralized.decision import ScalingPolicy, Variant
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.instance import Instance, first_instance
 from elastream.decentralized.locks import LockKind
+from elastream.engines.decentralized import capacity
+from elastream.engines.decentralized.capacity import CapacityOptions
 from elastream.engines.decentralized.folders import RunFolder, take_lock
 from elastream.engines.decentralized.outbox import Outbox
 from elastream.engines.decentralized.protocol import Protocol
 from elastream.engines.decentralized.settings import RunSettings, read_settings
+from elastream.engines.spark.run import PipelineFile
 from elastream.errors import ElastreamError, InvalidInput
 
 FLOW = Dataflow.of(
@@ -152,6 +157,50 @@ def test_status_tells_who_waits_for_locks(tmp_path: Path) -> None:
     waits = {told["instance"]: (told["phase"], told["waits_for_locks"]) for told in json.loads(result.output)}
     assert waits == {"source/0": ("running", False), "free/0": ("running", True)}
     assert "waits for locks" in CliRunner().invoke(app, ["decentralized", "status", str(tmp_path)]).output
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that does 60 records a second with each of its cores, without a Spark to run it."""
+
+    def measure(
+        file: PipelineFile, path: Path, operator: str, options: CapacityOptions, *, cores: int
+    ) -> Iterator[CapacityStep]:
+        return ramp(lambda rate: min(rate, 60.0 * cores), first_per_s=options.first_per_s, growth=2.0)
+
+    monkeypatch.setattr(capacity, "measure_capacity", measure)
+
+
+CAPACITY = ["capacity", "examples/taxi_zones.py", "inZone", "--cores", "1,4", "--first-rate", "50"]
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_capacity_is_told_while_it_is_measured_and_in_a_table_for_each_number_of_cores() -> None:
+    result = CliRunner().invoke(app, CAPACITY)
+    assert result.stderr.splitlines() == [
+        "1 core: 50/s offered, 50.0/s processed",
+        "1 core: 100/s offered, 60.0/s processed: no longer follows",
+        "4 cores: 50/s offered, 50.0/s processed",
+        "4 cores: 100/s offered, 100.0/s processed",
+        "4 cores: 200/s offered, 200.0/s processed",
+        "4 cores: 400/s offered, 240.0/s processed: no longer follows",
+    ]
+    rows = [line.strip("│").split("│") for line in result.stdout.splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["1", "60.0", "60.0", "2"],
+        ["4", "240.0", "60.0", "4"],
+    ]
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_capacity_as_json_has_every_step() -> None:
+    found = json.loads(CliRunner().invoke(app, [*CAPACITY, "--json"]).stdout)
+    assert found["operator"] == "inZone"
+    assert found["capacities"] == {"1": 60.0, "4": 240.0}
+    assert found["steps"]["1"] == [
+        {"offered_per_s": 50.0, "processed_per_s": 50.0},
+        {"offered_per_s": 100.0, "processed_per_s": 60.0},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -15,20 +15,14 @@ import pytest
 from elastream.dataflow import Dataflow, Operator
 from elastream.decentralized.control import Controller
 from elastream.decentralized.instance import Phase, Place
-from elastream.decentralized.locks import LOCKS, LockKind
 from elastream.decentralized.messages import Create, Effect
-from elastream.decentralized.neighbour_locks import NeighbourLocks
 from elastream.engines.decentralized.folders import RunFolder, read_whole
 from elastream.engines.decentralized.outbox import Outbox
 from elastream.engines.decentralized.protocol import Protocol
-from elastream.engines.decentralized.settings import RunSettings
 from elastream.engines.decentralized.tcp import TcpTransport
 from elastream.testing import chain
 
-MOST = 3
-FLOW = Dataflow.of(
-    (Operator(name=name, source=name == "a", max_parallelism=MOST) for name in "abc"), chain("a", "b", "c")
-)
+FLOW = Dataflow.of((Operator(name=name, source=name == "a") for name in "abc"), chain("a", "b", "c"))
 PATIENCE_S = 60.0
 
 
@@ -42,15 +36,13 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
 class Site:
     """The control side of one instance; a copy that it creates is started beside it."""
 
-    def __init__(
-        self, sites: dict[str, Site], run: RunFolder, me: str, locks: NeighbourLocks | None = None
-    ) -> None:
-        self.sites, self.run, self.locks = sites, run, locks
+    def __init__(self, sites: dict[str, Site], run: RunFolder, me: str) -> None:
+        self.sites, self.run = sites, run
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.stale: list[str] = []
         folder = run.instance(me)
         self.protocol = Protocol(
-            Controller(Place.of(me, FLOW, keeper=me.endswith("/0")), locks),
+            Controller(Place.of(me, FLOW, keeper=me.endswith("/0"))),
             folder,
             Outbox(folder.outbox, lambda successor: run.instance(successor).lane(me)),
             carry_out=self._carry_out,
@@ -68,7 +60,7 @@ class Site:
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Create) and effect.instance not in self.sites:
-            Site(self.sites, self.run, effect.instance, self.locks)
+            Site(self.sites, self.run, effect.instance)
 
     @property
     def phase(self) -> Phase:
@@ -94,11 +86,10 @@ class Site:
 
 
 @pytest.fixture
-def sites(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Site]]:
+def sites(tmp_path: Path) -> Iterator[dict[str, Site]]:
     found: dict[str, Site] = {}
-    settings = RunSettings(pipeline=Path("p.py"), locks=getattr(request, "param", LockKind.NONE))
     for me in ("a/0", "b/0", "c/0"):
-        Site(found, RunFolder(tmp_path), me, settings.neighbour_locks(FLOW))
+        Site(found, RunFolder(tmp_path), me)
     yield found
     for site in found.values():
         site.transport.stop()
@@ -115,27 +106,6 @@ def test_a_duplication_reaches_everybody(sites: dict[str, Site]) -> None:
     assert sites["a/0"].protocol.state.successors == everybody
     assert sites["c/0"].protocol.state.predecessors == everybody
     assert sites["b/0.2"].protocol.state.successors == {"c/0"}
-
-
-@pytest.mark.parametrize("sites", LOCKS, indirect=True)
-def test_under_locks_neighbours_duplicate_in_turns_and_what_is_beyond_the_bound_is_dropped(
-    sites: dict[str, Site],
-) -> None:
-    first = [sites["b/0"], sites["c/0"]]
-    for site, copies in zip(first, (1, MOST), strict=True):
-        site.protocol.duplicate(copies)
-    wait_until(lambda: len(sites) == 1 + 2 + MOST and at_rest(sites), "all copies run")
-    of_b, of_c = ({me for me in sites if me.startswith(operator)} for operator in "bc")
-    assert (len(of_b), len(of_c)) == (2, MOST)
-    for me in of_b:
-        assert sites[me].protocol.state.successors == of_c
-    for me in of_c:
-        assert sites[me].protocol.state.predecessors == of_b
-    told = [[event for event, _ in site.events if event in ("waits", "dropped")] for site in first]
-    assert told == [["waits"], ["waits", "dropped"]]
-    (why,) = (said["why"] for event, said in sites["c/0"].events if event == "dropped")
-    assert why == f"'c' may have {MOST} instances, and there was no room for 1 more"
-    assert not any(site.refusals for site in sites.values())
 
 
 def test_who_comes_back_on_its_folder_gets_what_was_said_meanwhile_once(sites: dict[str, Site]) -> None:

@@ -27,6 +27,8 @@ class RunSettings:
     capacities: Mapping[str, float] = field(default_factory=dict)
     """Records per second that an instance of an operator can process; one without stays as it is."""
     policy: ScalingPolicy = field(default_factory=ScalingPolicy)
+    locks: LockKind = LockKind.NONE
+    """What keeps neighbouring operators from scaling at the same time."""
     period_s: float = 10.0
     """Between two decisions of an instance. All decide at the same times of the clock, as in the papers."""
     batch_interval_s: float = 2.0
@@ -37,8 +39,6 @@ class RunSettings:
     memory: str = "512m"
     """Of the JVM of an instance."""
     seed: int = 0
-    locks: LockKind = LockKind.NONE
-    """What keeps neighbouring operators from scaling at the same time."""
 
     def __post_init__(self) -> None:
         for operator, capacity in self.capacities.items():
