@@ -1,5 +1,5 @@
-"""Locks between living instances over TCP: neighbours take turns, a bound is kept, a keeper that comes back has its
-turn."""
+"""Locks between living instances over TCP: neighbours take turns, a bound is kept, a keeper that comes back goes
+on."""
 
 from __future__ import annotations
 
