@@ -50,14 +50,13 @@ def run(
         list[str] | None,
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="Of the policy: target_load, upper_load, ..."),
     ] = None,
+    locks: Annotated[
+        LockKind, typer.Option(help="What keeps neighbouring operators from scaling at the same time.")
+    ] = LockKind.NONE,
     period: Annotated[str, typer.Option(help="Between two decisions of an instance.")] = "10 s",
     batch_interval: Annotated[str, typer.Option(help="How often an instance takes a batch.")] = "2 s",
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
     seed: Annotated[int, typer.Option(help="Of the dice that the instances throw.")] = 0,
-    locks: Annotated[
-        LockKind,
-        typer.Option(help="What keeps neighbouring operators from scaling at the same time."),
-    ] = LockKind.NONE,
     folder: FolderOption = None,
     fresh: Annotated[bool, typer.Option(help="Begin anew: delete what an earlier run left there.")] = False,
     generate: Annotated[bool, typer.Option(help="Write the file's own load to its feed.")] = True,
@@ -78,10 +77,10 @@ def run(
         pipeline=file.absolute(),
         capacities={**found.capacities, **capacities_of(capacity)},
         policy=policy_of(settings),
+        locks=locks,
         period_s=duration_of("--period", period),
         batch_interval_s=duration_of("--batch-interval", batch_interval),
         seed=seed,
-        locks=locks,
     )
     for_s = duration_of("--duration", duration)
     if fresh and where.path.exists():
