@@ -99,7 +99,7 @@ class Node:
             sink.create()
             sink.append(records, batch=planned["batch"])
         else:
-            self.protocol.send_records(planned["batch"], records)
+            self.protocol.send_records(planned["batch"], records, came_s=0.0)
 
     def _parts(self, planned: dict[str, Any]) -> list[list[int]]:
         slices = [one for part in self._lanes.parts(planned["start"], planned["offset"], 2) for one in part]

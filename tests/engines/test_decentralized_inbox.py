@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,10 +17,10 @@ from elastream.engines.decentralized.plans import Plans
 from elastream.engines.spark.channels.files import FileChannel
 
 
-def put(folder: Path, *numbers: int) -> FileChannel:
+def put(folder: Path, *numbers: int, came_s: float | None = None) -> FileChannel:
     lane = FileChannel(folder)
     lane.create()
-    lane.append(pa.table({"id": pa.array(numbers, pa.int64())}))
+    lane.append(pa.table({"id": pa.array(numbers, pa.int64())}), came_s=came_s)
     return lane
 
 
@@ -72,12 +73,36 @@ def test_what_is_read_is_known_and_forgotten(tmp_path: Path) -> None:
     lane = put(tmp_path / "up" / "0", 1, 2)
     inbox, lanes = Inbox([tmp_path / "up"]), Lanes(tmp_path / "up", tmp_path / "instances")
     end = lanes.latest({}, 100)
-    assert (inbox.arrived(), inbox.read(), inbox.pending()) == ({"up/0": 2}, {"up/0": 0}, 2)
+    assert inbox.arrived()["up/0"].records == 2
+    assert (inbox.read(), inbox.pending()) == ({"up/0": 0}, 2)
     lanes.latest(end, 100)  # asked for more: what was before is done
     assert (inbox.read(), inbox.pending()) == ({"up/0": 2}, 0)
     inbox.forget()
     assert not list((tmp_path / "up" / "0" / "segments").iterdir())
     assert lane.log.acknowledged(READER).record == 2
+
+
+def test_by_when_what_a_batch_reads_had_come(tmp_path: Path) -> None:
+    put(tmp_path / "0", 1, 2, came_s=10.0)
+    put(tmp_path / "0", 3, 4, came_s=20.0)
+    put(tmp_path / "0.1", 5, came_s=60.0)
+    lanes = Lanes(tmp_path, tmp_path / "instances")
+    first = lanes.latest({}, most_records=2)
+    assert lanes.came_s(first) == 10.0, "the rest of the lane is not read yet"
+    second = lanes.latest(first, most_records=100)
+    assert lanes.came_s(second) == (20.0 + 60.0) / 2
+    third = lanes.latest(second, most_records=100)
+    Inbox([tmp_path]).forget()
+    assert lanes.came_s(third) == lanes.came_s(second), "also when what was read is gone"
+
+
+def test_what_somebody_outside_fed_came_when_it_was_published(tmp_path: Path) -> None:
+    before_s = time.time() - 1
+    put(tmp_path / "feed" / "0", 1)
+    found = Inbox([tmp_path / "feed"]).arrived()["feed/0"]
+    assert before_s < found.came_s < time.time() + 1
+    lanes = Lanes(tmp_path / "feed", tmp_path / "instances")
+    assert lanes.came_s(lanes.latest({}, 100)) == pytest.approx(found.came_s, abs=1.0)
 
 
 def test_a_plan_stays_as_it_was_made(tmp_path: Path) -> None:
@@ -103,22 +128,23 @@ def test_a_fixed_batch_goes_where_it_was_to_go_although_the_view_has_changed(
     records = pa.table({"id": pa.array(range(4), pa.int64())})
     killed = RuntimeError("killed")
 
-    def fail(self: FileChannel, table: pa.Table, *, batch: int | None = None) -> None:
+    def fail(self: FileChannel, table: pa.Table, **told: object) -> None:
         raise killed
 
     with monkeypatch.context() as patch:
         patch.setattr(FileChannel, "append", fail)
         with pytest.raises(RuntimeError):
-            Outbox(tmp_path / "out", lambda to: tmp_path / to).send(3, records, ["b/0", "b/1"])
+            Outbox(tmp_path / "out", lambda to: tmp_path / to).send(3, records, ["b/0", "b/1"], came_s=17.0)
     outbox = Outbox(tmp_path / "out", lambda to: tmp_path / to)
-    outbox.send(3, records, ["b/2"])
-    outbox.send(3, records, ["b/2"])
+    outbox.send(3, records, ["b/2"], came_s=18.0)
+    outbox.send(3, records, ["b/2"], came_s=18.0)
 
     def got(to: str) -> int:
         return FileChannel(tmp_path / to).log.head().records
 
     assert (got("b/0"), got("b/1"), got("b/2")) == (2, 2, 0)
-    outbox.send(4, records, ["b/2"])
+    assert FileChannel(tmp_path / "b/0").log.head().came_s == 17.0
+    outbox.send(4, records, ["b/2"], came_s=19.0)
     assert got("b/2") == 4
     assert (tmp_path / "b/2" / "among.json").read_text() == '{"instances": 1}'
 

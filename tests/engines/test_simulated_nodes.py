@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import EngineModel, OperatorModel, PowerLaw, SimulatedEngine, SourceModel
@@ -204,6 +207,22 @@ def test_a_late_source_that_is_held_back_waits_all_the_time() -> None:
     engine.wait(300)
     engine.measure()
     assert measured(engine).rates["source"].wait_out_share == pytest.approx(1, abs=0.05)
+
+
+@given(st.lists(st.tuples(st.floats(1, 150), st.floats(0.1, 7)), min_size=1, max_size=9))
+@settings(max_examples=200)
+def test_a_load_that_ends_is_replayed_to_its_end(stretches: list[tuple[float, float]]) -> None:
+    """After a stop, and however its stretches lie to the steps of the engine."""
+    ends_s = [*accumulate(lasts_s for _, lasts_s in stretches)]
+    begins_s = [0.0, *ends_s]
+    rates_per_s = [*(rate_per_s for rate_per_s, _ in stretches), 0.0]
+    load = Steps(steps=tuple(zip(begins_s, rates_per_s, strict=True)))
+    engine = SimulatedEngine(replace(model(load, nodes=("a", "b"), replay_speed=1.5), downtime_s=3.3))
+    rescale(engine, 3, ("a", "b", "c"))
+    engine.wait(4 * ends_s[-1] + 20)
+    totals = engine.totals().sources["source"]
+    assert totals.backlog == pytest.approx(0, abs=1e-6)
+    assert totals.emitted == pytest.approx(totals.arrived)
 
 
 def test_a_replay_speed_below_one_is_refused() -> None:

@@ -69,10 +69,6 @@ def _feed(run: RunFolder, load: Load, stopped: Callable[[], bool]) -> threading.
     return thread
 
 
-def _running_data_jobs(run: RunFolder) -> int:
-    return sum(event["event"] == "data job" and event["running"] for event in all_events(run))
-
-
 def _copies(run: RunFolder) -> list[InstanceView]:
     return [view for view in look(run) if view.operator == "slow" and view.address != "slow/0"]
 
@@ -114,9 +110,7 @@ def test_instances_scale_themselves_and_survive_kills_while_they_do(tmp_path: Pa
 
     start(run, read_pipeline(file), settings)
     try:
-        # not before all of them run: what has piled up would come at once, and look like a load of its own
-        wait_until(lambda: _running_data_jobs(run) == 3, story)
-        feeding = _feed(run, rate, fed.is_set)
+        feeding = _feed(run, rate, fed.is_set)  # what piles up until they run is no load of its own
         new = _one_killed(run, Phase, story)
         wait_until(lambda: any(view.address == new and view.incarnation > 1 for view in _copies(run)), story)
         wait_until(lambda: counts(look(run))["slow"] > 1 and sink.log.head().records > 0, story)
@@ -134,5 +128,7 @@ def test_instances_scale_themselves_and_survive_kills_while_they_do(tmp_path: Pa
     assert sorted(number for (number,) in records(sink)) == list(range(written)), "every number once"
     assert counts(look(run)) == {"all": 1, "numbers": 1, "slow": 1}
     assert not living(run)
+    most = len(run.instances()) - 3
+    assert most <= 4, f"{most} copies were made in all, where one was right"
     died = [event for event in all_events(run) if event["event"] == "died"]
     assert len(died) >= 2, "both who were killed were started again"

@@ -1,45 +1,67 @@
-"""How many records per second an instance receives, from counts of what has arrived.
+"""How many records per second an instance has to process, from what arrives.
 
-Records arrive in lumps, a batch of a predecessor at a time. A count over a fixed window would have one lump too
-many or too few in it. So the window is cut where lumps arrived: all that came after the first one, up to and
-with the last one, over the time between these two.
+Records arrive in lumps, a batch of a sender at a time. A count over a fixed window would have one lump too many or
+too few in it, so what each sender brings is measured from lump to lump.
+
+And it is measured by the clock of the source, not by ours: with every lump comes the time by which its records
+had come into the pipeline. A sender that was away and comes back delivers in seconds what came in minutes. By our
+clock that is a load many times as high, for which instances would be made that nobody needs; by the source's it
+is the load that there is. What waits is worked off with what the policy leaves unused.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from itertools import dropwhile
+from dataclasses import dataclass
 
 _KEPT_S = 600.0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arrived:
+    """What a sender has brought so far."""
+
+    records: int
+    came_s: float
+    """By when the newest of them had come into the pipeline."""
+
+
 class LoadMeter:
     def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
-        self._arrivals: deque[tuple[float, int]] = deque()
-        """When something arrived, and how much had by then."""
+        self._senders: dict[str, deque[tuple[float, Arrived]]] = {}
+        """The lumps of those that are there, and when they arrived."""
         self._total = 0
 
     @property
     def total(self) -> int:
         return self._total
 
-    def observe(self, at_s: float, counts: Mapping[str, int]) -> None:
-        """`counts` are those of each sender, from its beginning; senders come and go."""
-        arrived = sum(count - self._seen.get(sender, 0) for sender, count in counts.items())
-        self._seen = dict(counts)
-        if arrived <= 0:
-            return
-        self._total += arrived
-        self._arrivals.append((at_s, self._total))
-        while self._arrivals[0][0] < at_s - _KEPT_S:
-            self._arrivals.popleft()
+    def observe(self, at_s: float, arrived: Mapping[str, Arrived]) -> None:
+        """Senders come and go."""
+        self._senders = {sender: self._senders.get(sender, deque()) for sender in arrived}
+        for sender, now in arrived.items():
+            lumps = self._senders[sender]
+            new = now.records - (lumps[-1][1].records if lumps else 0)
+            if new <= 0:
+                continue
+            self._total += new
+            lumps.append((at_s, now))
+            while len(lumps) > 2 and lumps[1][0] < at_s - _KEPT_S:
+                lumps.popleft()
 
     def per_s(self, since_s: float) -> float | None:
-        """None where too little arrived to know."""
-        found = list(dropwhile(lambda arrival: arrival[0] < since_s, self._arrivals))
-        if len(found) < 2:
-            return None
-        (first_s, before), (last_s, after) = found[0], found[-1]
-        return (after - before) / (last_s - first_s)
+        """From what arrived since then; None where that is too little to know."""
+        paces = [_pace_per_s(lumps, since_s) for lumps in self._senders.values()]
+        known = [pace_per_s for pace_per_s in paces if pace_per_s is not None]
+        return sum(known) if known else None
+
+
+def _pace_per_s(lumps: deque[tuple[float, Arrived]], since_s: float) -> float | None:
+    """Of what came after the first lump, up to and with the last one; of a single lump with the one before it."""
+    recent = sum(at_s >= since_s for at_s, _ in lumps)
+    if recent == 0 or len(lumps) < 2:
+        return None
+    first, last = lumps[-max(2, recent)][1], lumps[-1][1]
+    passed_s = last.came_s - first.came_s
+    return (last.records - first.records) / passed_s if passed_s > 0 else None

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from elastream.decentralized.capacity_ramp import CapacityStep, ramp
-from elastream.decentralized.load_meter import LoadMeter
+from elastream.decentralized.load_meter import Arrived, LoadMeter
 from elastream.engines.decentralized.data_job import DataJob
 from elastream.engines.decentralized.folders import InstanceFolder, RunFolder
 from elastream.engines.decentralized.inbox import Inbox
@@ -59,7 +59,7 @@ def measure_capacity(
             pipeline=path, cores=cores, batch_interval_s=options.batch_interval_s, most_records=1_000_000
         )
         folder = run.instance(first_address(operator))
-        job = DataJob(file.pipeline, run, folder, settings, lambda batch, records: None)
+        job = DataJob(file.pipeline, run, folder, settings, lambda batch, records, came_s: None)
         job.start_spark()
         try:
             pump = _Pump(file, operator, job, folder)
@@ -120,7 +120,9 @@ class _Pump:
     def _look(self) -> None:
         if (failure := self._job.failure()) is not None:
             raise ElastreamError(f"the operator failed: {failure[:300]}")
-        self._meter.observe(time.monotonic(), self._inbox.read())
+        now_s = time.monotonic()
+        read = {name: Arrived(records=count, came_s=now_s) for name, count in self._inbox.read().items()}
+        self._meter.observe(now_s, read)
 
     def _wait_until_read(self) -> None:
         deadline_s = time.monotonic() + _FIRST_BATCH_S

@@ -7,8 +7,10 @@ runs again after a kill has the same number, by which the outbox and the sinks k
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import fmean
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +32,8 @@ from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.session import start_session
 from elastream.errors import InvalidInput
 
-Send = Callable[[int, pa.Table], None]
+Send = Callable[[int, pa.Table, float], None]
+"""The number of a batch, what it made, and by when that had come into the pipeline."""
 
 # many small JVMs on few cores: no second compiler, no threads for collecting garbage, no web server
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:CICompilerCount=1 -Xss512k -XX:-UsePerfData"
@@ -159,7 +162,8 @@ class DataJob:
     # In Spark's thread, for every batch
 
     def _write(self, frame: DataFrame, batch: int) -> None:
-        if self._inputs and not self._load(batch):
+        came_s = self._load(batch) if self._inputs else time.time()
+        if came_s is None:
             return
         step = self._step
         if step.kind is Kind.SINK and step.function is not None:
@@ -169,7 +173,7 @@ class DataJob:
             if step.folder is not None:
                 self._keep(step.folder, records, batch)
             elif self._pipeline.readers(step.name):
-                self._send(batch, records)
+                self._send(batch, records, came_s)
         self.batches += 1
         crash_point(CrashPoint.AFTER_THE_PUBLICATION, step.name)
 
@@ -180,12 +184,16 @@ class DataJob:
         if records.num_rows:
             self._kept.append(records, batch=batch)
 
-    def _load(self, batch: int) -> bool:
-        """Put what this batch is to read where the query finds it; whether there is anything to do."""
+    def _load(self, batch: int) -> float | None:
+        """Put what this batch is to read where the query finds it; by when that had come into the pipeline, None
+        if there is nothing to do."""
         plan = self._plans.plan(batch, self._latest)
         loaded = [one.load(self.session, plan.start[one.name], plan.end[one.name]) for one in self._inputs]
         # with state a batch without records still moves watermarks and timers on
-        return any(loaded) or self._step.state_partitions is not None
+        if not any(loaded) and self._step.state_partitions is None:
+            return None
+        came_s = [one.lanes.came_s(plan.end[one.name]) for one in self._inputs if plan.end[one.name]]
+        return fmean(came_s) if came_s else time.time()
 
     def _latest(self, start: Mapping[str, Offset]) -> dict[str, Offset]:
         most = self._settings.most_records

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from elastream.decentralized.load_meter import Arrived
 from elastream.decentralized.messages import Address
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.segments import Position, SegmentLog
@@ -29,9 +31,12 @@ class Inbox:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
 
-    def arrived(self) -> Mapping[Address, int]:
-        """Records that each sender ever put in."""
-        return {sender: log.head().records for sender, log in self._lanes()}
+    def arrived(self) -> Mapping[Address, Arrived]:
+        """What each sender ever put in."""
+        return {
+            sender: Arrived(records=log.head().records, came_s=log.newest_came_s())
+            for sender, log in self._lanes()
+        }
 
     def read(self) -> Mapping[Address, int]:
         """Records of each sender that are processed, with everything that was made of them sent."""
@@ -97,6 +102,11 @@ class Lanes:
             for part, slices in zip(found, splits(commits, first, last, slots), strict=False):
                 part += [Slice(path=f"{name}/{one.path}", first=one.first, last=one.last) for one in slices]
         return [part for part in found if part]
+
+    def came_s(self, end: Offset) -> float:
+        """By when what lies before an offset had come into the pipeline: the mean of the lanes, for some may be
+        behind."""
+        return fmean(SegmentLog(self._folder / name).came_s(Position(**upto)) for name, upto in end.items())
 
     def _is_done(self, folder: Path) -> bool:
         """Whether nothing more comes, which has to be asked first, and everything was read."""

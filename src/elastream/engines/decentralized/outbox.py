@@ -1,7 +1,7 @@
 """What an instance sends: a batch is fixed on disk with its shares, then put into the inboxes of the successors.
 
 NUMBER/records.parquet     the records of batch NUMBER
-NUMBER/shares.json         who gets which of them
+NUMBER/shares.json         who gets which of them, and by when they had come into the pipeline
 done.json                  the newest batch that is in all inboxes
 
 A process that is killed in between finds the batch when it comes back, and shares it out as it was fixed, whatever
@@ -41,13 +41,13 @@ class Outbox:
         for left in folder.glob("*.tmp"):
             shutil.rmtree(left)
 
-    def send(self, batch: int, records: pa.Table, successors: Iterable[Address]) -> None:
+    def send(self, batch: int, records: pa.Table, successors: Iterable[Address], *, came_s: float) -> None:
         """Returns when everything is in the inboxes; does nothing for a batch that is there already."""
         self.finish()
         if batch <= self._done() or records.num_rows == 0:
             return
         to = tuple(successors)
-        self._fix(batch, records, shares(records.num_rows, to, batch))
+        self._fix(batch, records, shares(records.num_rows, to, batch), came_s)
         self.finish()
         self._tell_counts(Counter(map(operator_of, to)), to)
 
@@ -57,19 +57,21 @@ class Outbox:
             if folder.name.isdigit():
                 self._share_out(int(folder.name), folder)
 
-    def _fix(self, batch: int, records: pa.Table, parts: list[Share]) -> None:
+    def _fix(self, batch: int, records: pa.Table, parts: list[Share], came_s: float) -> None:
         beside = self._folder / f"{batch}.tmp"
         beside.mkdir()
         pq.write_table(records, beside / _RECORDS)
-        write_whole(beside / _SHARES, [asdict(part) for part in parts])
+        write_whole(beside / _SHARES, {"came_s": came_s, "parts": [asdict(part) for part in parts]})
         os.replace(beside, self._folder / str(batch))
 
     def _share_out(self, batch: int, folder: Path) -> None:
         if batch > self._done():
             records = pq.read_table(folder / _RECORDS, partitioning=None)
-            for part in (Share(**found) for found in read_whole(folder / _SHARES) or []):
+            fixed = read_whole(folder / _SHARES)
+            assert fixed is not None, "it is there before its folder is"
+            for part in (Share(**found) for found in fixed["parts"]):
                 piece = records.slice(part.first, part.last - part.first)
-                self._lane(part.receiver).append(piece, batch=batch)
+                self._lane(part.receiver).append(piece, batch=batch, came_s=fixed["came_s"])
                 crash_point(CrashPoint.IN_SHARING_OUT, self._folder.parent.parent.name)
             write_whole(self._folder / "done.json", {"batch": batch})
         shutil.rmtree(folder)

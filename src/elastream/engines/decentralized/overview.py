@@ -54,6 +54,6 @@ def _view(folder: InstanceFolder) -> InstanceView | None:
         phase=state.instance.phase,
         waits_for_locks=state.waits_for_locks,
         incarnation=state.incarnation,
-        arrived=sum(inbox.arrived().values()),
+        arrived=sum(one.records for one in inbox.arrived().values()),
         pending=inbox.pending(),
     )

@@ -87,11 +87,11 @@ class Protocol:
         with self._lock:
             self._take(self._controller.drained(self._state))
 
-    def send_records(self, batch: int, records: pa.Table) -> None:
+    def send_records(self, batch: int, records: pa.Table, came_s: float) -> None:
         with self._lock:
             if not self.state.sends_records:
                 raise IllegalEvent(f"{self.me!r} is {self.state.phase} and sends no records")
-            self._outbox.send(batch, records, self.state.successors)
+            self._outbox.send(batch, records, self.state.successors, came_s=came_s)
             self.records_sent += records.num_rows
 
     # What comes over connections

@@ -31,7 +31,7 @@ class MetricCollector:
         self._inbox = inbox
         self._protocol = protocol
         self._record = record
-        self._received, self._processed = LoadMeter(), LoadMeter()
+        self._received = LoadMeter()
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -47,7 +47,6 @@ class MetricCollector:
             now_s = time.time()
             with self._lock:
                 self._received.observe(now_s, self._inbox.arrived())
-                self._processed.observe(now_s, self._inbox.read())
             if now_s - told_s >= _TELL_S:
                 told_s = now_s
                 self._tell()
@@ -55,13 +54,14 @@ class MetricCollector:
             time.sleep(_LOOK_S)
 
     def _tell(self) -> None:
+        pending = self._inbox.pending()
         self._record(
             "metrics",
             phase=self._protocol.state.phase,
             received=self._received.total,
-            processed=self._processed.total,
+            processed=self._received.total - pending,
             sent=self._protocol.records_sent,
-            pending=self._inbox.pending(),
+            pending=pending,
         )
 
 

@@ -184,7 +184,7 @@ class PacedSource(Source):
             if amount < there * (1 - 1e-12):
                 self.read_s = begin_s + amount / rate_per_s
                 return
-            amount -= there
+            amount = max(0.0, amount - there)  # never below: where nothing came, nothing is missing
             self.read_s = end_s
             if end_s < to_s:
                 return

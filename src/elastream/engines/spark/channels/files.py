@@ -44,7 +44,7 @@ class FileChannel:
         crash_point(CrashPoint.AFTER_THE_TASKS, self.log.folder.name)
         return self._publish(batch, folder, segments)
 
-    def append(self, records: pa.Table, *, batch: int | None = None) -> None:
+    def append(self, records: pa.Table, *, batch: int | None = None, came_s: float | None = None) -> None:
         """With a number of its own a batch is put in once, however often it is given."""
         if batch is None:
             batch = self.log.head().batch + 1
@@ -54,7 +54,7 @@ class FileChannel:
         folder.mkdir(parents=True)
         path = folder / "records.parquet"
         pq.write_table(records, path)
-        self._publish(batch, folder, [self._segment(path)])
+        self._publish(batch, folder, [self._segment(path)], came_s=came_s)
 
     def stream(self, spark: SparkSession, schema: StructType, *, reader: str, control: Path) -> DataFrame:
         return read_stream(spark, FORMAT, self.log.folder, schema, reader=reader, control=control)
@@ -73,8 +73,8 @@ class FileChannel:
     def _segment(self, path: Path) -> Segment:
         return Segment(path=str(path.relative_to(self.log.folder)), records=pq.read_metadata(path).num_rows)
 
-    def _publish(self, batch: int, folder: Path, segments: list[Segment]) -> int:
-        self.log.publish(batch, segments)
+    def _publish(self, batch: int, folder: Path, segments: list[Segment], *, came_s: float | None = None) -> int:
+        self.log.publish(batch, segments, came_s=came_s)
         records = sum(segment.records for segment in segments)
         if records == 0:
             shutil.rmtree(folder, ignore_errors=True)

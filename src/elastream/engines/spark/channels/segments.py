@@ -45,6 +45,8 @@ class Commit:
     before: int
     """Records in all commits before this one."""
     segments: tuple[Segment, ...]
+    came_s: float | None = None
+    """By when its records had come into the pipeline, where the writer knows."""
 
     @property
     def records(self) -> int:
@@ -61,6 +63,8 @@ class Head:
     records: int = 0
     batch: int = -1
     """The newest batch that was published."""
+    came_s: float | None = None
+    """Of the newest commit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,14 +96,14 @@ class SegmentLog:
     def is_published(self, batch: int) -> bool:
         return batch <= self.head().batch
 
-    def publish(self, batch: int, segments: Iterable[Segment]) -> Head:
+    def publish(self, batch: int, segments: Iterable[Segment], *, came_s: float | None = None) -> Head:
         """Make a batch part of the stream."""
         head = self.head()
         if batch <= head.batch:
             return head
         filled = tuple(segment for segment in segments if segment.records > 0)
         if filled:
-            commit = Commit(number=head.commits, batch=batch, before=head.records, segments=filled)
+            commit = Commit(number=head.commits, batch=batch, before=head.records, segments=filled, came_s=came_s)
             write_json(self._entry(commit.number), asdict(commit))
             crash_point(CrashPoint.IN_THE_PUBLICATION, self.folder.name)
             after = _head_after(commit)
@@ -175,11 +179,21 @@ class SegmentLog:
         commit = self._read_commit(numbers[older - 1]) if older else None
         return 0 if commit is None else max(0, commit.after - taken)
 
+    def came_s(self, position: Position) -> float:
+        """By when what lies before this position had come into the pipeline: as told, or when it was published."""
+        for number in (position.commit - 1, position.commit):  # the one before it may be forgotten by now
+            commit = self._read_commit(number)
+            if commit is not None:
+                return self._published_s(number) if commit.came_s is None else commit.came_s
+        return self.newest_came_s()
+
+    def newest_came_s(self) -> float:
+        """By when everything had come into the pipeline that is in the stream; 0 where that is nothing."""
+        told = self.head().came_s
+        return _written_s(self.folder / "head.json") if told is None else told
+
     def _published_s(self, number: int) -> float:
-        try:
-            return self._entry(number).stat().st_mtime
-        except FileNotFoundError:  # everyone is done with it
-            return 0.0
+        return _written_s(self._entry(number))  # 0 where everyone is done with it
 
     def forget(self, readers: Sequence[str], delete: Callable[[Commit], None]) -> int:
         """Delete the commits that all these readers are done with, and what they name; how many there were."""
@@ -226,7 +240,15 @@ class SegmentLog:
 
 
 def _head_after(commit: Commit) -> Head:
-    return Head(commits=commit.number + 1, records=commit.after, batch=commit.batch)
+    return Head(commits=commit.number + 1, records=commit.after, batch=commit.batch, came_s=commit.came_s)
+
+
+def _written_s(path: Path) -> float:
+    """0 where there is none."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
