@@ -124,6 +124,60 @@ def test_looking_ahead_does_not_end_what_the_rest_needs() -> None:
     assert any(isinstance(decide(ahead, plenty, random.Random(seed)), Leave) for seed in range(50))
 
 
+# A bound on the instances
+
+
+def bounded(load: float, instances: int | None, most: int, *, keeper: bool = False) -> Situation:
+    return Situation(load_per_s=load, capacity_per_s=100.0, keeper=keeper, instances=instances, most=most)
+
+
+def test_without_room_nobody_duplicates_and_it_says_why() -> None:
+    action = decide(PLAIN, bounded(700, 4, 4), random.Random(1))
+    assert action == Stay(
+        why="load 7.000 is at least 0.8, factor 9.000 for target 0.700, "
+        "but 4 of at most 4 instances run: room for 0.000"
+    )
+
+
+def test_with_enough_room_the_bound_is_no_matter() -> None:
+    assert decide(PLAIN, bounded(140, 4, 8), random.Random(1)) == decide(PLAIN, at(140), random.Random(1))
+
+
+@given(count=st.integers(1, 20), room=st.integers(0, 20), seed=st.integers(0, 1_000))
+def test_who_decides_together_goes_beyond_the_bound_by_fewer_than_there_are(
+    count: int, room: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    actions = [decide(PLAIN, bounded(10_000, count, count + room), rng) for _ in range(count)]
+    added = sum(action.times for action in actions if isinstance(action, Duplicate))
+    assert added <= room + max(0, count - 1)
+    assert count > 1 or added == room, "who is alone fills it"
+
+
+def test_together_they_fill_the_room_on_average() -> None:
+    rng = random.Random(3)
+    actions = [decide(PLAIN, bounded(10_000, 5, 7), rng) for _ in range(5_000)]
+    added = [action.times if isinstance(action, Duplicate) else 0 for action in actions]
+    assert 5 * mean(added) == pytest.approx(2.0, abs=0.1)
+
+
+def test_beyond_the_bound_the_excess_ends_whatever_the_load_and_the_keeper_stays() -> None:
+    rng = random.Random(1)
+    actions = [decide(PLAIN, bounded(700, 6, 4), rng) for _ in range(2_000)]
+    assert mean(isinstance(action, Leave) for action in actions) == pytest.approx(2 / 5, abs=0.04)
+    assert "6 instances are more than the 4 that there may be, ends with probability 0.400" in actions[0].why
+    stays = decide(PLAIN, bounded(700, 6, 4, keeper=True), rng)
+    assert stays == Stay(why="6 instances are more than the 4 that there may be, but the keeper stays")
+
+
+def test_who_was_told_no_count_knows_of_itself() -> None:
+    assert decide(PLAIN, bounded(10_000, None, 3), random.Random(1)) == Duplicate(
+        times=2,
+        why="load 100.000 is at least 0.8, factor 141.857 for target 0.700, "
+        "but 1 of at most 3 instances run: room for 2.000",
+    )
+
+
 # Bad input
 
 
@@ -150,6 +204,7 @@ def test_a_policy_that_cannot_be_is_refused(options: dict[str, object], message:
         ({"load_per_s": -1.0}, "a load must be at least 0"),
         ({"load_per_s": float("nan")}, "a load must be at least 0"),
         ({"instances": 0}, "at least one instance"),
+        ({"most": 0}, "may have at least one instance, found a bound of 0"),
     ],
 )
 def test_a_situation_that_cannot_be_is_refused(fields: dict[str, float], message: str) -> None:

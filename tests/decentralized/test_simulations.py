@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -145,6 +146,20 @@ def test_at_100_with_a_capacity_of_60_the_plain_policy_flaps_and_looking_ahead_d
 
     assert changes(ScalingPolicy()) > 10
     assert changes(ScalingPolicy(variant=Variant.COUNTED, look_ahead=True)) <= 5
+
+
+@pytest.mark.parametrize("who", list(Who))
+def test_a_bound_holds_but_for_what_is_decided_in_the_same_moment(who: Who) -> None:
+    """Ten would be right, and there may be six. A leader knows how many there are; everybody else the count of
+    before, so that for a while there may be more."""
+    operators = (Operator(name=name, source=name == "a", max_parallelism=6) for name in OPERATORS)
+    bounded = replace(
+        setup(Constant(records_per_s=3_500), who=who), dataflow=Dataflow.of(operators, chain(*OPERATORS))
+    )
+    counts = [m.instances for m in simulate_steps(bounded, steps=200, seed=4).moments["b"]]
+    assert counts[-1] == 6
+    assert max(counts) <= (6 if who is Who.LEADER else 9)
+    assert sum(counts[100:]) / 100 == pytest.approx(6, abs=0.3)
 
 
 def test_weaker_instances_ask_for_more() -> None:

@@ -4,7 +4,8 @@ rest.
 All that an instance has on disk gets there by a rename, so a kill at any moment is a kill at one of them. Here
 the protocol, the outbox and the inbox run as they do in processes; the data job is a plain one that keeps its
 positions as Spark does (planned before a batch, committed after it), messages are carried by hand, and a seeded
-scheduler says what happens next and who is killed.
+scheduler says what happens next and who is killed. With each kind of locks neighbouring operators take turns, too,
+and never have more instances than they may.
 """
 
 from __future__ import annotations
@@ -21,20 +22,26 @@ import pyarrow.parquet as pq
 import pytest
 
 from elastream.dataflow import Dataflow, Operator
-from elastream.decentralized.control import Controller
+from elastream.decentralized.control import Controller, control_from_json
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.instance import Phase, Place
+from elastream.decentralized.locks import LOCKS, LockKind
 from elastream.decentralized.messages import Create, Effect, operator_of
+from elastream.decentralized.neighbour_locks import BUSY
 from elastream.engines.decentralized.folders import RunFolder, read_whole, write_whole
 from elastream.engines.decentralized.inbox import Inbox, Lanes
 from elastream.engines.decentralized.outbox import Outbox
 from elastream.engines.decentralized.protocol import Protocol
+from elastream.engines.decentralized.settings import RunSettings
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.testing import chain
 
-FLOW = Dataflow.of((Operator(name=name, source=name == "a") for name in "abc"), chain("a", "b", "c"))
+MOST_INSTANCES = 4
+FLOW = Dataflow.of(
+    (Operator(name=name, source=name == "a", max_parallelism=MOST_INSTANCES) for name in "abcd"), chain(*"abcd")
+)
+SCALES = ("b", "c")
 RECORDS, IN_A_BATCH, MOST_IN_A_BATCH = 160, 8, 12
-MOST_INSTANCES = 5
 PROCESSING = (Phase.RUNNING, Phase.DUPLICATING, Phase.LEAVING, Phase.DRAINING)
 
 
@@ -45,10 +52,13 @@ class Killed(BaseException):
 class Node:
     """A living instance. Everything that it needs after a kill is in its folder."""
 
-    def __init__(self, run: RunFolder, me: str, carry_out: Callable[[Effect], None]) -> None:
+    def __init__(
+        self, run: RunFolder, me: str, carry_out: Callable[[Effect], None], locks: LockKind = LockKind.NONE
+    ) -> None:
         self.me, self.run, self.folder = me, run, run.instance(me)
         outbox = Outbox(self.folder.outbox, lambda successor: run.instance(successor).lane(me))
-        controller = Controller(Place.of(me, FLOW, keeper=me.endswith("/0")))
+        settings = RunSettings(pipeline=Path("p.py"), locks=locks)
+        controller = Controller(Place.of(me, FLOW, keeper=me.endswith("/0")), settings.neighbour_locks(FLOW))
         self.refused: list[str] = []
         self.protocol = Protocol(controller, self.folder, outbox, carry_out=carry_out, record=self._record)
         self.protocol.begin()
@@ -84,7 +94,7 @@ class Node:
         else:
             numbers = [number for part in self._parts(planned) for number in part]
         records = pa.table({"id": pa.array(numbers, pa.int64())})
-        if operator_of(self.me) == "c":
+        if operator_of(self.me) == "d":
             sink = FileChannel(self.run.path / "kept")
             sink.create()
             sink.append(records, batch=planned["batch"])
@@ -98,7 +108,8 @@ class Node:
 
     @property
     def _upstream(self) -> Path:
-        return self.folder.inbox / {"b": "a", "c": "b"}[operator_of(self.me)]
+        (before,) = FLOW.upstream(operator_of(self.me))
+        return self.folder.inbox / before
 
     @property
     def _lanes(self) -> Lanes:
@@ -110,14 +121,16 @@ class Node:
 
 
 class World:
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, locks: LockKind = LockKind.NONE) -> None:
         self.run = RunFolder(folder)
+        self.locks = locks
         self.rng = random.Random(seed)
         self.nodes: dict[str, Node] = {}
         self.dead: set[str] = set()
-        self.kills = self.duplications = self.leaves = 0
+        self.kills = 0
+        self.created: set[str] = set()
         self._renames_left: int | None = None
-        for first in ("a/0", "b/0", "c/0"):
+        for first in ("a/0", "b/0", "c/0", "d/0"):
             self._start(first)
 
     # The disk
@@ -174,7 +187,7 @@ class World:
 
     def _start(self, me: str) -> None:
         def begin() -> None:
-            self.nodes[me] = Node(self.run, me, lambda effect: self._carry_out(effect))
+            self.nodes[me] = Node(self.run, me, self._carry_out, self.locks)
 
         self.dead.discard(me)
         self._perhaps_killed(me, begin)
@@ -182,6 +195,7 @@ class World:
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Create) and effect.instance not in self.nodes and effect.instance not in self.dead:
             self.dead.add(effect.instance)  # it is there, and not yet up
+            self.created.add(effect.instance)
 
     def _batch(self, me: str) -> bool:
         node = self.nodes.get(me)
@@ -216,21 +230,26 @@ class World:
         return True
 
     def _scale(self) -> None:
-        running = [me for me, node in self.nodes.items() if operator_of(me) == "b" and node.phase is Phase.RUNNING]
-        if not running:
+        free = [me for me, node in self.nodes.items() if operator_of(me) in SCALES and node.protocol.may_decide]
+        if not free:
             return
-        me = self.rng.choice(sorted(running))
-        grows = self.rng.random() < 0.5 and len(self._all_of("b")) < MOST_INSTANCES
+        me = self.rng.choice(sorted(free))
+        has_room = self.locks is not LockKind.NONE or self.living(operator_of(me)) < MOST_INSTANCES
         node = self.nodes[me]
-        if grows:
-            self.duplications += 1
+        if self.rng.random() < 0.5 and has_room:
             self._perhaps_killed(me, lambda: node.protocol.duplicate(self.rng.choice((1, 1, 2))))
-        elif me != "b/0":
-            self.leaves += 1
+        elif not me.endswith("/0"):
             self._perhaps_killed(me, node.protocol.leave)
 
-    def _all_of(self, operator: str) -> list[str]:
-        return [me for me in {*self.nodes, *self.dead} if operator_of(me) == operator]
+    def living(self, operator: str) -> int:
+        return sum(operator_of(me) == operator for me in {*self.nodes, *self.dead})
+
+    def busy(self) -> set[str]:
+        """The operators of which an instance, living or killed, is in the middle of a change."""
+        folders = [folder for folder in self.run.instances() if not folder.has_ended]
+        journals = {folder.me: read_whole(folder.journal) for folder in folders}
+        states = {me: control_from_json(found).instance for me, found in journals.items() if found is not None}
+        return {operator_of(me) for me, state in states.items() if state.phase in BUSY}
 
     def look_after(self) -> bool:
         """What the main loop of a process does: see whether it is drained, or may end."""
@@ -248,25 +267,33 @@ class World:
         return changed
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("locks", "seed"),
+    [*((LockKind.NONE, seed) for seed in range(6)), *((kind, seed) for kind in LOCKS for seed in range(2))],
+)
 def test_every_record_once_whoever_is_killed_wherever(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, locks: LockKind, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really = os.replace
-    world = World(tmp_path, seed)
+    world = World(tmp_path, seed, locks)
     monkeypatch.setattr(os, "replace", lambda *paths: world.rename(really, *paths))
     for _ in range(300):
         world.happen()
+        if locks is not LockKind.NONE:
+            assert not world.busy() >= set(SCALES), "neighbours take turns"
+            assert max(map(world.living, SCALES)) <= MOST_INSTANCES
     world.settle()
     kept = sorted(
         number for table in FileChannel(tmp_path / "kept").tables() for number in table["id"].to_pylist()
     )
     assert kept == list(range(RECORDS))
     assert world.kills > 3
-    assert world.duplications > 0
-    living = {me for me in world.nodes if operator_of(me) == "b"}
-    assert world.nodes["a/0"].protocol.state.successors == living
-    assert world.nodes["c/0"].protocol.state.predecessors == living
+    assert {operator_of(me) for me in world.created} == set(SCALES)
+    living = {operator: {me for me in world.nodes if operator_of(me) == operator} for operator in SCALES}
+    assert world.nodes["a/0"].protocol.state.successors == living["b"]
+    for me in living["b"]:
+        assert world.nodes[me].protocol.state.successors == living["c"]
+    assert world.nodes["d/0"].protocol.state.predecessors == living["c"]
     assert {node.phase for node in world.nodes.values()} == {Phase.RUNNING}
     assert not [why for node in world.nodes.values() for why in node.refused]
 

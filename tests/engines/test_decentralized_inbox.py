@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from pathlib import Path
 
@@ -145,3 +147,16 @@ def test_a_fixed_batch_goes_where_it_was_to_go_although_the_view_has_changed(
     outbox.send(4, records, ["b/2"], came_s=19.0)
     assert got("b/2") == 4
     assert (tmp_path / "b/2" / "among.json").read_text() == '{"instances": 1}'
+
+
+def test_the_number_of_instances_is_what_was_told_last_and_none_where_nobody_has(tmp_path: Path) -> None:
+    """A predecessor that has nothing to send goes on telling what was right when it had."""
+    inbox = Inbox([tmp_path / "a"])
+    assert inbox.among() is None
+    for sender, instances, at_s in (("0", 6, 100), ("0.1", 4, 200)):
+        put(tmp_path / "a" / sender, 1)
+        told = tmp_path / "a" / sender / "among.json"
+        told.write_text(json.dumps({"instances": instances}))
+        os.utime(told, (at_s, at_s))
+    put(tmp_path / "a" / "0.2", 1)
+    assert inbox.among() == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -17,7 +17,9 @@ from rich.table import Table
 
 from elastream.as_json import print_json
 from elastream.commands.shared import JsonOption, err, out
+from elastream.decentralized.capacity_ramp import Capacity, core_counts
 from elastream.decentralized.decision import ScalingPolicy
+from elastream.decentralized.locks import LockKind
 from elastream.errors import InvalidInput, nearest
 from elastream.settings import duration as duration_of
 from elastream.settings import pairs_of
@@ -48,6 +50,9 @@ def run(
         list[str] | None,
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="Of the policy: target_load, upper_load, ..."),
     ] = None,
+    locks: Annotated[
+        LockKind, typer.Option(help="What keeps neighbouring operators from scaling at the same time.")
+    ] = LockKind.NONE,
     period: Annotated[str, typer.Option(help="Between two decisions of an instance.")] = "10 s",
     batch_interval: Annotated[str, typer.Option(help="How often an instance takes a batch.")] = "2 s",
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
@@ -72,6 +77,7 @@ def run(
         pipeline=file.absolute(),
         capacities={**found.capacities, **capacities_of(capacity)},
         policy=policy_of(settings),
+        locks=locks,
         period_s=duration_of("--period", period),
         batch_interval_s=duration_of("--batch-interval", batch_interval),
         seed=seed,
@@ -103,7 +109,8 @@ def status(
     read_settings(where)  # refuses a folder that is none
     views = look(where)
     if as_json:
-        print_json([{"instance": v.address, "phase": v.phase, "pending": v.pending} for v in views])
+        told = ("phase", "waits_for_locks", "pending")
+        print_json([{"instance": view.address, **{name: getattr(view, name) for name in told}} for view in views])
     else:
         out.print(_table(views, {}))
 
@@ -180,7 +187,7 @@ def _tell_troubles(run: Any, since_s: float, *, quiet: bool) -> float:
     from elastream.engines.decentralized.events import all_events
 
     for event in all_events(run):
-        if event["at_s"] > since_s and event["event"] in ("failed", "died", "refused"):
+        if event["at_s"] > since_s and event["event"] in ("failed", "died", "refused", "dropped"):
             since_s = event["at_s"]
             if not quiet:
                 why = str(event.get("why", f"status {event.get('status')}")).split("\n", 1)[0]
@@ -204,7 +211,8 @@ def _table(views: list[Any], rates: Mapping[str, float]) -> Table:
     for view in views:
         rate = rates.get(view.address)
         shown = "" if rate is None else f"{rate:.0f}"
-        table.add_row(view.address, view.phase, str(view.incarnation), shown, f"{view.pending:,}")
+        phase = f"{view.phase}, waits for locks" if view.waits_for_locks else view.phase
+        table.add_row(view.address, phase, str(view.incarnation), shown, f"{view.pending:,}")
     return table
 
 
@@ -212,7 +220,7 @@ def _summarize(run: Any, *, as_json: bool) -> None:
     from elastream.engines.decentralized.events import all_events
     from elastream.engines.decentralized.overview import counts, look
 
-    told = ("phase", "kept", "refused", "died", "ended", "failed")
+    told = ("phase", "kept", "waits", "dropped", "refused", "died", "ended", "failed")
     events = [event for event in all_events(run) if event["event"] in told]
     final = counts(look(run))
     if as_json:
@@ -241,40 +249,47 @@ def capacity(
     from elastream.engines.decentralized.capacity import CapacityOptions, measure_capacity
     from elastream.engines.spark.run import read_pipeline
 
-    found = read_pipeline(file)
+    counts, found = core_counts(cores), read_pipeline(file)
     options = CapacityOptions(
         first_per_s=first_rate,
         step_s=duration_of("--step", step),
         batch_interval_s=duration_of("--batch-interval", batch_interval),
     )
-    measured = {}
-    for count in _cores_of(cores):
+    measured = []
+    for count in counts:
         steps = []
         for result in measure_capacity(found, file.absolute(), operator, options, cores=count):
             steps.append(result)
-            if not as_json:
-                heading = f"{count} cores: {result.offered_per_s:.0f}/s offered"
-                ending = "" if result.follows else ": no longer follows"
-                out.print(f"{heading}, {result.processed_per_s:.1f}/s processed{ending}")
-        measured[count] = steps
+            ending = "" if result.follows else ": no longer follows"
+            offered, processed = (
+                f"{result.offered_per_s:.0f}/s offered",
+                f"{result.processed_per_s:.1f}/s processed",
+            )
+            err.print(f"{_with_cores(count)}: {offered}, {processed}{ending}")
+        measured.append(Capacity(cores=count, steps=steps))
     if as_json:
-        print_json(
-            {
-                "operator": operator,
-                "capacities": {str(count): steps[-1].processed_per_s for count, steps in measured.items()},
-                "steps": {str(count): [asdict(step) for step in steps] for count, steps in measured.items()},
-            }
-        )
-        return
-    for count, steps in measured.items():
-        out.print(f"C = {steps[-1].processed_per_s:.0f} records per second with {count} cores")
+        print_json(_as_plain(operator, measured))
+    else:
+        out.print(_capacities(operator, measured))
 
 
-def _cores_of(written: str) -> list[int]:
-    try:
-        found = [int(part) for part in written.split(",")]
-    except ValueError:
-        found = []
-    if not found or min(found) < 1:
-        raise InvalidInput(f"--cores: expected numbers from 1 on, with commas between them, found {written!r}")
-    return found
+def _capacities(operator: str, measured: Sequence[Capacity]) -> Table:
+    table = Table(title=f"capacity of an instance of {operator}")
+    for column in ("cores", "records/s", "records/s and core", "rates tried"):
+        table.add_column(column, justify="right")
+    for one in measured:
+        each = one.per_s / one.cores
+        table.add_row(str(one.cores), f"{one.per_s:.1f}", f"{each:.1f}", str(len(one.steps)))
+    return table
+
+
+def _as_plain(operator: str, measured: Sequence[Capacity]) -> dict[str, Any]:
+    return {
+        "operator": operator,
+        "capacities": {str(one.cores): one.per_s for one in measured},
+        "steps": {str(one.cores): [asdict(step) for step in one.steps] for one in measured},
+    }
+
+
+def _with_cores(count: int) -> str:
+    return f"{count} core" if count == 1 else f"{count} cores"

@@ -14,23 +14,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.instance import Instance, InstanceState, Phase, Place, Step, first_instance
 from elastream.decentralized.link import Body, Envelope, Incoming, Outgoing
 from elastream.decentralized.messages import Activate, Address, Create, Drain, Effect, End, operator_of
-from elastream.decentralized.wire import message_from_json, message_to_json, state_from_json, state_to_json
+from elastream.decentralized.neighbour_locks import LockedInstance, LockedState, LockedStep, NeighbourLocks
+from elastream.decentralized.wire import (
+    message_from_json,
+    message_to_json,
+    state_from_json,
+    state_to_json,
+    turns_from_json,
+    turns_to_json,
+)
 from elastream.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControlState:
-    instance: InstanceState
+    protocol: InstanceState | LockedState
+    """Under locks with whose turn it is to scale."""
     incarnation: int = 0
     """How often it was started."""
     outgoing: Mapping[Address, Outgoing] = field(default_factory=dict)
     incoming: Mapping[Address, Incoming] = field(default_factory=dict)
+
+    @property
+    def instance(self) -> InstanceState:
+        return self.protocol.instance if isinstance(self.protocol, LockedState) else self.protocol
+
+    @property
+    def waits_for_locks(self) -> bool:
+        """Whether it has decided to scale, and its turn is still to come."""
+        return isinstance(self.protocol, LockedState) and self.protocol.wish is not None
 
     @property
     def all_said(self) -> bool:
@@ -44,26 +63,30 @@ class Turn:
     effects: tuple[Effect, ...] = ()
     refused: str = ""
     """Why a message was not obeyed."""
+    dropped: str = ""
+    """Why something that was decided is not done after all."""
 
 
 @dataclass(frozen=True)
 class Controller:
     place: Place
+    locks: NeighbourLocks | None = None
+    """Without them the acknowledgements of the protocol are all that there is."""
 
-    @property
-    def _protocol(self) -> Instance:
-        return Instance(self.place)
+    @cached_property
+    def _protocol(self) -> Any:
+        """An instance or a locked one: the same calls, each over its own kind of state."""
+        return Instance(self.place) if self.locks is None else LockedInstance(self.place, self.locks)
 
     def initial(self, first: bool) -> ControlState:
         """Before its first start: of the first instance of an operator, which knows the others; of a copy."""
-        if not first:
-            return ControlState(instance=InstanceState())
-        return ControlState(
-            instance=first_instance(
+        instance = InstanceState()
+        if first:
+            instance = first_instance(
                 successors=(f"{operator}/0" for operator in self.place.downstream),
                 predecessors=(f"{operator}/0" for operator in self.place.upstream),
             )
-        )
+        return ControlState(protocol=instance if self.locks is None else self._protocol.initial(instance))
 
     def begin(self, state: ControlState) -> Turn:
         """A new start, with whatever the one before may have left undone."""
@@ -74,13 +97,13 @@ class Controller:
     # What the instance itself decides
 
     def duplicate(self, state: ControlState, times: int) -> Turn:
-        return _taken(state, self._protocol.duplicate(state.instance, times))
+        return _taken(state, self._protocol.duplicate(state.protocol, times))
 
     def leave(self, state: ControlState) -> Turn:
-        return _taken(state, self._protocol.leave(state.instance))
+        return _taken(state, self._protocol.leave(state.protocol))
 
     def drained(self, state: ControlState) -> Turn:
-        return _taken(state, self._protocol.drained(state.instance))
+        return _taken(state, self._protocol.drained(state.protocol))
 
     # What comes over a connection
 
@@ -103,7 +126,7 @@ class Controller:
             return Turn(state=state)
         state = replace(state, incoming={**state.incoming, sender: link.take(number)})
         try:
-            return _taken(state, self._protocol.receive(state.instance, sender, message_from_json(body)))
+            return _taken(state, self._protocol.receive(state.protocol, sender, message_from_json(body)))
         except (IllegalEvent, InvalidInput) as error:
             return Turn(state=state, refused=str(error))
 
@@ -138,9 +161,11 @@ def unfinished(state: InstanceState) -> tuple[Effect, ...]:
 
 
 def control_to_json(state: ControlState) -> dict[str, Any]:
+    turns = state.protocol.turns if isinstance(state.protocol, LockedState) else None
     return {
         "incarnation": state.incarnation,
         "instance": state_to_json(state.instance),
+        "turns": None if turns is None else turns_to_json(turns),
         "outgoing": {
             receiver: {"posted": link.posted, "waiting": [[one.number, one.body] for one in link.waiting]}
             for receiver, link in state.outgoing.items()
@@ -153,8 +178,9 @@ def control_to_json(state: ControlState) -> dict[str, Any]:
 
 
 def control_from_json(found: Mapping[str, Any]) -> ControlState:
+    instance, turns = state_from_json(found["instance"]), found.get("turns")
     return ControlState(
-        instance=state_from_json(found["instance"]),
+        protocol=instance if turns is None else LockedState(instance=instance, turns=turns_from_json(turns)),
         incarnation=found["incarnation"],
         outgoing={
             receiver: Outgoing(
@@ -167,8 +193,10 @@ def control_from_json(found: Mapping[str, Any]) -> ControlState:
     )
 
 
-def _taken(state: ControlState, step: Step) -> Turn:
+def _taken(state: ControlState, step: Step | LockedStep) -> Turn:
     outgoing = dict(state.outgoing)
     for receiver, message in step.sends:
         outgoing[receiver] = outgoing.get(receiver, Outgoing()).post(message_to_json(message))
-    return Turn(state=replace(state, instance=step.state, outgoing=outgoing), effects=step.effects)
+    state = replace(state, protocol=step.state, outgoing=outgoing)
+    dropped = step.dropped if isinstance(step, LockedStep) else ""
+    return Turn(state=state, effects=step.effects, dropped=dropped)

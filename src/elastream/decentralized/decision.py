@@ -7,6 +7,10 @@ l / (r·C) instances; it is one already, so its factor is p = l / (r·C) − 1. 
 unless it is its operator's keeper. As all instances of an operator see about the same load, they add or remove
 together, on average, just what is needed, without asking each other.
 
+An operator may have a bound on its instances. Nobody knows how many others decide to grow at this moment, so each
+goes by its fair part of the room that is left, and together they fill it on average. Where chance made too many,
+each but the keeper ends with what it takes to get back.
+
 What differs from the pseudo-code: p is not rounded down (then a load of one to two times the target would never
 duplicate, and every lower one would end everybody but the keeper), one duplication is enough to act, and the
 thresholds are compared with l / C.
@@ -76,7 +80,9 @@ class Situation:
     """Its own: nodes may differ."""
     keeper: bool = False
     instances: int | None = None
-    """Of its operator, itself among them; only the variant 'counted' needs it."""
+    """Of its operator, itself among them; the variant 'counted' needs it, and where there is a bound it counts."""
+    most: int | None = None
+    """How many instances its operator may have."""
 
     def __post_init__(self) -> None:
         if not self.capacity_per_s > 0 or math.isinf(self.capacity_per_s):
@@ -85,11 +91,23 @@ class Situation:
             raise InvalidInput(f"a load must be at least 0 records per second, found {self.load_per_s:g}")
         if self.instances is not None and self.instances < 1:
             raise InvalidInput(f"an operator has at least one instance, found {self.instances}")
+        if self.most is not None and self.most < 1:
+            raise InvalidInput(f"an operator may have at least one instance, found a bound of {self.most}")
 
     @property
     def load(self) -> float:
         """As a share of the capacity."""
         return self.load_per_s / self.capacity_per_s
+
+    @property
+    def known(self) -> int:
+        """How many instances there are for certain: itself, where nobody has told."""
+        return self.instances or 1
+
+    @property
+    def room(self) -> float:
+        """How many may still come, as far as is known; below 0 where there are too many."""
+        return math.inf if self.most is None else self.most - self.known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,13 +130,11 @@ Action = Stay | Duplicate | Leave
 
 
 def decide(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:
-    """One turn of Algorithm 11. The die is cast only where the load is beyond a threshold."""
+    """One turn of Algorithm 11. The die is cast only where the load is beyond a threshold, or a bound exceeded."""
+    if now.room < 0:
+        return _perhaps_make_room(now, rng)
     if now.load >= policy.upper_load:
-        target = secure_target(policy, now) if policy.secure else policy.target_load
-        factor = replication_factor(policy, now, target)
-        times = duplications(factor, rng)
-        why = f"load {now.load:.3f} is at least {policy.upper_load:g}, factor {factor:.3f} for target {target:.3f}"
-        return Duplicate(times=times, why=why) if times else Stay(why=f"{why}, and the die said no")
+        return _perhaps_duplicate(policy, now, rng)
     if now.load <= policy.lower_load:
         return _perhaps_leave(policy, now, rng)
     return Stay(why=f"load {now.load:.3f} is between {policy.lower_load:g} and {policy.upper_load:g}")
@@ -160,6 +176,27 @@ def why_not_scalable(operator: Operator) -> str:
     if operator.fixed:
         return f"{operator.name!r} cannot be parallel: it is kept at one"
     return ""
+
+
+def _perhaps_duplicate(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:
+    target = secure_target(policy, now) if policy.secure else policy.target_load
+    factor = replication_factor(policy, now, target)
+    why = f"load {now.load:.3f} is at least {policy.upper_load:g}, factor {factor:.3f} for target {target:.3f}"
+    if (part := now.room / now.known) < factor:
+        why += f", but {now.known} of at most {now.most} instances run: room for {part:.3f}"
+        factor = part
+    if times := duplications(factor, rng):
+        return Duplicate(times=times, why=why)
+    return Stay(why=f"{why}, and the die said no" if factor > 0 else why)
+
+
+def _perhaps_make_room(now: Situation, rng: random.Random) -> Action:
+    too_many = f"{now.known} instances are more than the {now.most} that there may be"
+    if now.keeper:
+        return Stay(why=f"{too_many}, but the keeper stays")
+    probability = -now.room / (now.known - 1)
+    why = f"{too_many}, ends with probability {probability:.3f}"
+    return Leave(why=why) if rng.random() < probability else Stay(why=f"{why}, and the die said no")
 
 
 def _perhaps_leave(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:

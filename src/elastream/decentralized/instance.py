@@ -95,6 +95,9 @@ class Place:
     """It never leaves, so that its operator never disappears."""
     fixed: str = ""
     """Why its operator stays at one instance; empty where it scales."""
+    most: int | None = None
+    """How many instances its operator may have. One alone cannot know how many there are: `decision.py` goes by
+    what it was told, and under locks its delegate counts."""
 
     @classmethod
     def of(cls, me: Address, dataflow: Dataflow, *, keeper: bool = False) -> Place:
@@ -105,6 +108,7 @@ class Place:
             downstream=frozenset(dataflow.downstream(operator)),
             keeper=keeper,
             fixed=why_not_scalable(dataflow[operator]),
+            most=dataflow[operator].max_parallelism,
         )
 
 

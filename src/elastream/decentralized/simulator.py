@@ -207,6 +207,7 @@ class Simulator:
                     capacity_per_s=self._capacity(me),
                     keeper=self._machines[me].place.keeper,
                     instances=count,
+                    most=self._machines[me].place.most,
                 )
                 match decide(policy, situation, self._rng):
                     case Duplicate(times=times):
@@ -223,7 +224,8 @@ class Simulator:
         if (self.now + self._turn[keeper]) % self.setup.every_steps or keeper not in idle:
             return []
         used = load / (len(present) * self.setup.capacity)
-        wanted = ideal_count(load, self.setup.capacity, policy.target_load) - len(present)
+        ideal = ideal_count(load, self.setup.capacity, policy.target_load)
+        wanted = min(ideal, self._machines[keeper].place.most or ideal) - len(present)
         if used >= policy.upper_load and wanted > 0:
             return [(keeper, wanted)]
         if used <= policy.lower_load and wanted < 0:

@@ -3,7 +3,7 @@ reason."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -11,28 +11,70 @@ from pydantic import TypeAdapter, ValidationError
 
 from elastream.decentralized.instance import InstanceState
 from elastream.decentralized.link import Body
-from elastream.decentralized.messages import Deletion, DeletionAck, Duplication, DuplicationAck, Message, Start
+from elastream.decentralized.locks import LOCKS, Site
+from elastream.decentralized.messages import Deletion, DeletionAck, Duplication, DuplicationAck, Start
+from elastream.decentralized.neighbour_locks import (
+    AskToScale,
+    DoneScaling,
+    LockedMessage,
+    LockMessage,
+    MayNotScale,
+    MayScale,
+    Turns,
+)
 from elastream.errors import InvalidInput, nearest
 
-_KINDS: Mapping[str, TypeAdapter[Any]] = {
-    kind.__name__: TypeAdapter(kind) for kind in (Deletion, DeletionAck, Duplication, DuplicationAck, Start)
-}
-_STATE = TypeAdapter(InstanceState)
+
+class _Kinds:
+    """Kinds of values that JSON tells apart by their name."""
+
+    def __init__(self, what: str, named: Iterable[tuple[str, type]]) -> None:
+        kinds = dict(named)
+        self._what = what
+        self._names = {kind: name for name, kind in kinds.items()}
+        self._readers: Mapping[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in kinds.items()}
+
+    def write(self, value: Any) -> Body:
+        return {"kind": self._names[type(value)], **_plain(value)}
+
+    def read(self, body: Mapping[str, Any]) -> Any:
+        kind = body.get("kind")
+        if not isinstance(kind, str) or kind not in self._readers:
+            raise InvalidInput(f"a {self._what} has a kind, found {kind!r}{nearest(str(kind), self._readers)}")
+        return self._validated(kind, {name: value for name, value in body.items() if name != "kind"})
+
+    def _validated(self, kind: str, given: Mapping[str, Any]) -> Any:
+        try:
+            return self._readers[kind].validate_python(given)
+        except ValidationError as error:
+            why = error.errors()[0]["msg"]
+            raise InvalidInput(f"a {self._what} of the kind {kind} cannot be read: {why}") from None
 
 
-def message_to_json(message: Message) -> Body:
-    return {"kind": type(message).__name__, **_plain(message)}
+_ALL = (
+    *(Deletion, DeletionAck, Duplication, DuplicationAck, Start),
+    *(AskToScale, DoneScaling, LockMessage, MayNotScale, MayScale),
+)
+_MESSAGES = _Kinds("message", ((kind.__name__, kind) for kind in _ALL))
+_LOCK_MESSAGES = _Kinds(
+    "message of a lock",
+    ((f"{name} {kind.__name__}", kind) for name, lock in LOCKS.items() for kind in lock.messages),
+)
+_LOCK_STATES = _Kinds("lock", ((name, type(lock(Site(me="")).initial())) for name, lock in LOCKS.items()))
+_STATE, _TURNS = TypeAdapter(InstanceState), TypeAdapter(Turns)
 
 
-def message_from_json(body: Body) -> Message:
-    kind = body.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise InvalidInput(f"a message has a kind, found {kind!r}{nearest(str(kind), _KINDS)}")
-    given = {name: value for name, value in body.items() if name != "kind"}
-    try:
-        message: Message = _KINDS[kind].validate_python(given)
-    except ValidationError as error:
-        raise InvalidInput(f"a message of the kind {kind} cannot be read: {error.errors()[0]['msg']}") from None
+def message_to_json(message: LockedMessage) -> Body:
+    body = _MESSAGES.write(message)
+    return {**body, "inner": _LOCK_MESSAGES.write(message.inner)} if isinstance(message, LockMessage) else body
+
+
+def message_from_json(body: Body) -> LockedMessage:
+    message: LockedMessage = _MESSAGES.read(body)
+    if isinstance(message, LockMessage):
+        if not isinstance(message.inner, dict):
+            raise InvalidInput(f"a message of a lock is a JSON object, found {type(message.inner).__name__}")
+        return LockMessage(message.edge, _LOCK_MESSAGES.read(message.inner))
     return message
 
 
@@ -44,6 +86,14 @@ def state_from_json(given: Mapping[str, Any]) -> InstanceState:
     return _STATE.validate_python(given)
 
 
+def turns_to_json(turns: Turns) -> dict[str, Any]:
+    return {**_plain(turns), "locks": [_LOCK_STATES.write(lock) for lock in turns.locks]}
+
+
+def turns_from_json(given: Mapping[str, Any]) -> Turns:
+    return _TURNS.validate_python({**given, "locks": [_LOCK_STATES.read(lock) for lock in given["locks"]]})
+
+
 def _plain(value: Any) -> dict[str, Any]:
     return {field.name: _as_list(getattr(value, field.name)) for field in fields(value)}
 
@@ -52,4 +102,4 @@ def _as_list(item: Any) -> Any:
     """As JSON has only lists; sets are sorted, so that the same value is the same text."""
     if isinstance(item, frozenset):
         return sorted(item)
-    return list(item) if isinstance(item, tuple) else item
+    return [_as_list(one) for one in item] if isinstance(item, tuple) else item

@@ -13,11 +13,12 @@ from functools import partial
 from elastream.dataflow import Dataflow, Operator
 from elastream.decentralized.as_published import InstanceAsPublished
 from elastream.decentralized.as_published import Mend as ProtocolMend
+from elastream.decentralized.checking.control_model import ControlModel
 from elastream.decentralized.checking.explorer import Exploration, Model, explore
 from elastream.decentralized.checking.lock_model import LockModel
 from elastream.decentralized.checking.protocol_model import LockedModel, May, ProtocolModel
 from elastream.decentralized.instance import Instance
-from elastream.decentralized.locks import Ra1, Ra2, TwoFgme
+from elastream.decentralized.locks import LOCKS, LockKind, Ra1, Ra2, TwoFgme
 from elastream.decentralized.locks.as_published import Mend as LockMend
 from elastream.decentralized.locks.as_published import TwoFgmeAsPublished
 from elastream.experiments.decentralized_setup import pipeline
@@ -66,6 +67,14 @@ def _protocol(
     )
 
 
+def _control(kind: LockKind, what: str, plan: Mapping[str, Sequence[May]], newcomers: May, *killed: str) -> _Case:
+    kills = dict.fromkeys(killed, 1)
+    return _Case(
+        name=f"the control side under {kind}: {what}",
+        model=lambda: ControlModel(LOCKS[kind], _AB, plan, newcomers=newcomers, kills=kills),
+    )
+
+
 _LEAVE_AND_DUPLICATE = {"a": [_D], "b": [_N, _L]}
 _TWO_LEAVE = {"a": [_N], "b": [_N, _L], "c": [_N, _L]}
 _SIDE, _ONE = ProtocolMend.SENDERS_OPERATOR, ProtocolMend.ONE_ACTION
@@ -105,6 +114,8 @@ CASES = (
         name="under locks: cores of two, one leaves as neighbours duplicate",
         model=lambda: LockedModel(TwoFgme, _AB, {"a": [_D, _N], "b": [_N, _N, _L]}, newcomers=_N, core=2),
     ),
+    *(_control(kind, "two and two, each acts once", {"a": [_BOTH, _L], "b": [_D, _L]}, _N) for kind in LOCKS),
+    *(_control(kind, "three are killed", _LEAVE_AND_DUPLICATE, _L, "a/1", "b/1", "b/2") for kind in LOCKS),
 )
 
 _DIFFERS = (

@@ -7,6 +7,7 @@ through the same channels as the messages, to any successor, and at the end each
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,9 +17,9 @@ from typing import Any, Protocol
 from elastream.dataflow import Dataflow
 from elastream.decentralized.checking.explorer import Reaction, Received
 from elastream.decentralized.instance import InstanceState, Phase, Place, first_instance
-from elastream.decentralized.locks.port import GroupLock, Site
+from elastream.decentralized.locks.port import Position
 from elastream.decentralized.messages import Address, Create, address, operator_of
-from elastream.decentralized.neighbour_locks import LockedInstance
+from elastream.decentralized.neighbour_locks import BUSY, LockedInstance, MakeLock, NeighbourLocks
 
 
 class Move(StrEnum):
@@ -71,7 +72,6 @@ class Machine(Protocol):
 
 
 MakeMachine = Callable[[Place], Machine]
-BUSY = frozenset({Phase.DUPLICATING, Phase.LEAVING, Phase.DRAINING, Phase.PARTING})
 
 
 class ProtocolModel:
@@ -208,18 +208,19 @@ class LockedModel(ProtocolModel):
 
     def __init__(
         self,
-        make_lock: Callable[[Site], GroupLock[Any, Any]],
+        make_lock: MakeLock,
         dataflow: Dataflow,
         plan: Mapping[str, Sequence[May]],
         *,
         newcomers: May,
         core: int = 1,
     ) -> None:
-        self._cores = {
+        cores = {
             operator: frozenset(address(operator, str(n)) for n in range(1, min(core, len(plan[operator])) + 1))
             for operator in dataflow.order
         }
-        self._make_lock = make_lock
+        self._locks = NeighbourLocks(make_lock=make_lock, dataflow=dataflow, cores=cores)
+        self._at_first = {operator: len(plan[operator]) for operator in dataflow.order}
         super().__init__(self._locked, dataflow, plan, newcomers=newcomers)
 
     def wrong(self, nodes: Mapping[str, Node], /) -> str:
@@ -227,20 +228,36 @@ class LockedModel(ProtocolModel):
         for channel in self._dataflow.channels:
             if {channel.producer, channel.consumer} <= busy:
                 return f"{channel.producer} and {channel.consumer} scale at the same time"
+        for operator, count in _living(nodes).items():
+            most = self._dataflow[operator].max_parallelism
+            if most is not None and count > most:
+                return f"{operator} has {count} instances, and may have {most}"
         return super().wrong(nodes)
 
+    def unfinished(self, nodes: Mapping[str, Node], /) -> str:
+        for name, node in nodes.items():
+            turns = node.state.turns
+            if turns.waiting or turns.serving or any(lock.position is not Position.IDLE for lock in turns.locks):
+                return f"{name} has not come to the end of a turn"
+            core, count = self._locks.cores[operator_of(name)], _living(nodes)[operator_of(name)]
+            if core == {name} and turns.instances != count:
+                return f"{name} counts {turns.instances} instances, and there are {count}"
+        return super().unfinished(nodes)
+
     def _stays(self, name: Address) -> bool:
-        return name in self._cores[operator_of(name)]
+        return name in self._locks.cores[operator_of(name)]
 
     def _locked(self, place: Place) -> LockedInstance:
-        core = sorted(self._cores[operator_of(place.me)])
-        delegate = place.me if place.me in core else core[len(place.me) % len(core)]
-        return LockedInstance(
-            place, make_lock=self._make_lock, dataflow=self._dataflow, cores=self._cores, delegate=delegate
-        )
+        return LockedInstance(place, self._locks)
 
     def _waiting(self, name: Address) -> Any:
         return self._locked(self._place(name)).initial(InstanceState())
 
     def _first_state(self, me: Address) -> Any:
-        return self._locked(self._place(me)).initial(super()._first_state(me))
+        at_first = self._at_first[operator_of(me)]
+        return self._locked(self._place(me)).initial(super()._first_state(me), instances=at_first)
+
+
+def _living(nodes: Mapping[str, Node]) -> Counter[str]:
+    """How many instances of each operator have not ended."""
+    return Counter(operator_of(name) for name, node in nodes.items() if node.state.phase is not Phase.ENDED)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from elastream.decentralized.locks.port import LockStep, Position, Site, require, require_known, to_all
 
@@ -59,6 +60,7 @@ Step = LockStep[State, Message]
 class TwoFgmeAsPublished:
     site: Site
     mends: frozenset[Mend] = frozenset()
+    messages: ClassVar[tuple[type, ...]] = (Req, Ack, End)
 
     def initial(self) -> State:
         return State()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from elastream.decentralized.errors import IllegalEvent
 from elastream.errors import InvalidInput
@@ -39,6 +39,9 @@ class LockStep(Generic[State, Message]):
 
 class GroupLock(Protocol[State, Message]):
     """One member's side of a lock."""
+
+    messages: ClassVar[tuple[type, ...]]
+    """What its members say to each other."""
 
     def initial(self) -> State: ...
 

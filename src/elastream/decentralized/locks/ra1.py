@@ -8,6 +8,7 @@ members (the thesis prints n² − 1, but its own 2,640 for 12 members and 10 en
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.locks.port import LockStep, Position, Site, require, require_known, to_all
@@ -41,6 +42,7 @@ Step = LockStep[State, Message]
 @dataclass(frozen=True)
 class Ra1:
     site: Site
+    messages: ClassVar[tuple[type, ...]] = (Req, Ack)
 
     def initial(self) -> State:
         return State()

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.locks.port import LockStep, Position, Site, require, require_known, to_all
@@ -84,6 +85,7 @@ Step = LockStep[State, Message]
 @dataclass(frozen=True)
 class Ra2:
     site: Site
+    messages: ClassVar[tuple[type, ...]] = (Req, Ack, Start)
 
     def initial(self) -> State:
         return State()

@@ -22,6 +22,7 @@ requests come before any given one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.locks.port import LockStep, Position, Site, require, require_known, to_all
@@ -71,6 +72,7 @@ Step = LockStep[State, Message]
 @dataclass(frozen=True)
 class TwoFgme:
     site: Site
+    messages: ClassVar[tuple[type, ...]] = (Req, Ack, End)
 
     def initial(self) -> State:
         return State()

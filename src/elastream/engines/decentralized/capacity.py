@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from elastream.decentralized.capacity_ramp import CapacityStep, ramp
 from elastream.decentralized.load_meter import Arrived, LoadMeter
 from elastream.engines.decentralized.data_job import DataJob
 from elastream.engines.decentralized.folders import InstanceFolder, RunFolder
@@ -30,9 +31,6 @@ from elastream.workloads import generator
 
 _SAMPLE = 2_000
 _TICK_S = 0.25
-_FOLLOWS = 0.9
-"""The share of the offered rate from which on the output counts as following."""
-_MOST_STEPS = 40
 _FIRST_BATCH_S = 300.0
 
 
@@ -48,16 +46,6 @@ class CapacityOptions:
             raise InvalidInput(
                 "the first rate, the step and the batch interval must be above 0, the growth above 1"
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CapacityStep:
-    offered_per_s: float
-    processed_per_s: float
-
-    @property
-    def follows(self) -> bool:
-        return self.processed_per_s >= _FOLLOWS * self.offered_per_s
 
 
 def measure_capacity(
@@ -76,24 +64,14 @@ def measure_capacity(
         try:
             pump = _Pump(file, operator, job, folder)
             job.start()
-            yield from _steps(pump, options)
+            pump.warm_up()
+            yield from ramp(
+                lambda rate_per_s: pump.hold(rate_per_s, options.step_s),
+                first_per_s=options.first_per_s,
+                growth=options.growth,
+            )
         finally:
             job.close()
-
-
-def _steps(pump: _Pump, options: CapacityOptions) -> Iterator[CapacityStep]:
-    pump.warm_up()
-    rate_per_s = options.first_per_s
-    for _ in range(_MOST_STEPS):
-        processed_per_s = pump.hold(rate_per_s, options.step_s)
-        step = CapacityStep(offered_per_s=rate_per_s, processed_per_s=processed_per_s)
-        yield step
-        if not step.follows:
-            return
-        rate_per_s *= options.growth
-    raise ElastreamError(
-        f"the output still follows at {rate_per_s:.0f} records per second: begin with a higher rate"
-    )
 
 
 class _Pump:

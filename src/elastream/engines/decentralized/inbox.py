@@ -6,8 +6,10 @@ ended and everything in it was read; then it is deleted.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +17,6 @@ from typing import Any
 
 from elastream.decentralized.load_meter import Arrived
 from elastream.decentralized.messages import Address
-from elastream.engines.decentralized.folders import read_whole
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.segments import Position, SegmentLog
 from elastream.engines.spark.channels.splits import Slice, splits
@@ -45,9 +46,14 @@ class Inbox:
         return sum(log.pending(READER) for _, log in self._lanes())
 
     def among(self) -> int | None:
-        """Among how many instances the senders share their records, as far as one has told."""
-        found = (read_whole(log.folder / "among.json") for _, log in self._lanes())
-        return max((told["instances"] for told in found if told is not None), default=None)
+        """Among how many instances the senders share their records: as the last of them has told, since one that
+        has nothing to send does not tell of changes."""
+        told: dict[int, int] = {}
+        for _, log in self._lanes():
+            among = log.folder / "among.json"
+            with suppress(FileNotFoundError):
+                told[among.stat().st_mtime_ns] = json.loads(among.read_text())["instances"]
+        return told[max(told)] if told else None
 
     def forget(self) -> None:
         """Delete what was read."""

@@ -33,6 +33,11 @@ def start(run: RunFolder, file: PipelineFile, settings: RunSettings) -> None:
         before = read_settings(run)
         if before.pipeline != settings.pipeline:
             raise InvalidInput(f"{run.path}: holds a run of {before.pipeline}; choose another folder, or --fresh")
+        if before.locks != settings.locks:
+            raise InvalidInput(
+                f"{run.path}: its instances scale with --locks {before.locks}, found --locks {settings.locks}; "
+                "choose another folder, or --fresh"
+            )
         if living(run):
             raise ElastreamError(f"{run.path}: this run is under way; `elastream decentralized stop` ends it")
         settings = replace(settings, seed=before.seed)

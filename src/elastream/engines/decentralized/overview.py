@@ -19,6 +19,7 @@ COUNTED = (Phase.RUNNING, Phase.DUPLICATING)
 class InstanceView:
     address: Address
     phase: Phase
+    waits_for_locks: bool
     incarnation: int
     arrived: int
     """Records from all senders that are still there."""
@@ -51,6 +52,7 @@ def _view(folder: InstanceFolder) -> InstanceView | None:
     return InstanceView(
         address=folder.me,
         phase=state.instance.phase,
+        waits_for_locks=state.waits_for_locks,
         incarnation=state.incarnation,
         arrived=sum(one.records for one in inbox.arrived().values()),
         pending=inbox.pending(),

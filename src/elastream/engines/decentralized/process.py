@@ -47,10 +47,9 @@ class InstanceProcess:
         settings = read_settings(run)
         pipeline = read_pipeline(settings.pipeline).pipeline
         place = settings.place(me, pipeline.graph())
+        controller = Controller(place, settings.neighbour_locks(pipeline.graph()))
         outbox = Outbox(self._folder.outbox, lambda successor: run.instance(successor).lane(me))
-        self._protocol = Protocol(
-            Controller(place), self._folder, outbox, carry_out=self._carry_out, record=self._record
-        )
+        self._protocol = Protocol(controller, self._folder, outbox, carry_out=self._carry_out, record=self._record)
         self._inbox = Inbox(lanes_of(run, self._folder, pipeline[operator_of(me)]))
         self._protocol.begin()
         self._record("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)

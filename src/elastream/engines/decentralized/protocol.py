@@ -65,6 +65,11 @@ class Protocol:
         return self._state.incarnation
 
     @property
+    def may_decide(self) -> bool:
+        """Whether it is neither changing nor waiting for its turn to."""
+        return self.state.phase is Phase.RUNNING and not self._state.waits_for_locks
+
+    @property
     def has_said_all(self) -> bool:
         return self._state.all_said
 
@@ -128,13 +133,17 @@ class Protocol:
     # Their parts
 
     def _take(self, turn: Turn) -> None:
-        before = self.state.phase
+        before, waited = self.state.phase, self._state.waits_for_locks
         for effect in turn.effects:
             if isinstance(effect, Flush):
                 self._outbox.finish()
         self._keep(turn.state)
         if turn.state.instance.phase is not before:
             self._tell_phase(turn.state.instance)
+        if turn.state.waits_for_locks and not waited:
+            self._record("waits", why="for the locks between neighbouring operators")
+        if turn.dropped:
+            self._record("dropped", why=turn.dropped)
         for effect in turn.effects:
             self._carry_out(effect)
         self.on_news()

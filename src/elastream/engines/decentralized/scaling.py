@@ -13,7 +13,7 @@ import time
 
 from elastream.decentralized.decision import Duplicate, Leave, Situation, decide
 from elastream.decentralized.errors import IllegalEvent
-from elastream.decentralized.instance import Phase, Place
+from elastream.decentralized.instance import Place
 from elastream.decentralized.load_meter import LoadMeter
 from elastream.decentralized.messages import operator_of
 from elastream.engines.decentralized.inbox import Inbox
@@ -94,7 +94,7 @@ class ScalingTrigger:
         while True:
             turn_s = (time.time() // period_s + 1) * period_s
             time.sleep(max(0.0, turn_s - time.time()))
-            if self._protocol.state.phase is Phase.RUNNING:
+            if self._protocol.may_decide:
                 self._decide(turn_s - (1 - _SETTLING) * period_s)
 
     def _decide(self, since_s: float) -> None:
@@ -107,6 +107,7 @@ class ScalingTrigger:
             capacity_per_s=self._settings.capacities[operator_of(self._place.me)],
             keeper=self._place.keeper,
             instances=self._inbox.among(),
+            most=self._place.most,
         )
         action = decide(self._settings.policy, now, self._rng)
         self._record("decided", action=type(action).__name__, load_per_s=load_per_s, why=action.why)

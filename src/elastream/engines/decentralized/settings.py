@@ -10,7 +10,9 @@ from typing import Any
 from elastream.dataflow import Dataflow
 from elastream.decentralized.decision import ScalingPolicy, Variant
 from elastream.decentralized.instance import Place
+from elastream.decentralized.locks import LOCKS, LockKind
 from elastream.decentralized.messages import Address, operator_of
+from elastream.decentralized.neighbour_locks import NeighbourLocks
 from elastream.engines.decentralized.folders import RunFolder, read_whole, write_whole
 from elastream.errors import InvalidInput, nearest
 
@@ -25,6 +27,8 @@ class RunSettings:
     capacities: Mapping[str, float] = field(default_factory=dict)
     """Records per second that an instance of an operator can process; one without stays as it is."""
     policy: ScalingPolicy = field(default_factory=ScalingPolicy)
+    locks: LockKind = LockKind.NONE
+    """What keeps neighbouring operators from scaling at the same time."""
     period_s: float = 10.0
     """Between two decisions of an instance. All decide at the same times of the clock, as in the papers."""
     batch_interval_s: float = 2.0
@@ -56,6 +60,13 @@ class RunSettings:
         place = Place.of(me, dataflow, keeper=number == FIRST)
         return place if place.fixed else replace(place, fixed=self._why_fixed(operator, dataflow))
 
+    def neighbour_locks(self, dataflow: Dataflow) -> NeighbourLocks | None:
+        """The core of an operator is its first instance, which never leaves."""
+        if self.locks is LockKind.NONE:
+            return None
+        cores = {operator: frozenset({first_address(operator)}) for operator in dataflow.order}
+        return NeighbourLocks(make_lock=LOCKS[self.locks], dataflow=dataflow, cores=cores)
+
     def _why_fixed(self, operator: str, dataflow: Dataflow) -> str:
         if dataflow[operator].source:
             return f"{operator!r} is a source: it is kept at one"
@@ -76,7 +87,7 @@ def read_settings(run: RunFolder) -> RunSettings:
         raise InvalidInput(f"{run.path}: no run of a decentralized pipeline is here")
     policy = dict(found.pop("policy"))
     return RunSettings(
-        **{**found, "pipeline": Path(found["pipeline"])},
+        **{**found, "pipeline": Path(found["pipeline"]), "locks": LockKind(found.get("locks", LockKind.NONE))},
         policy=ScalingPolicy(**{**policy, "variant": Variant(policy["variant"])}),
     )
 
