@@ -16,7 +16,7 @@ simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 test: $(READY) lint kafka-jars test-tools  ## everything that must hold before a change lands
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-test-long: $(READY)  ## stories on Spark that take many minutes each
+test-long: $(READY)  ## what takes many minutes, or much memory
 	$(BIN)/pytest -m long
 
 kafka-jars: $(READY)  ## into ~/.cache; without them the tests on Kafka are skipped, or fail with CI=true

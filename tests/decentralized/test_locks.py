@@ -39,6 +39,16 @@ def test_two_fgme_with_two_groups_of_two_and_with_second_entries() -> None:
         assert exploration.complete
 
 
+@pytest.mark.long
+def test_two_fgme_with_two_groups_of_two_that_all_enter_twice() -> None:
+    """Some minutes, and 6 GB."""
+    model = LockModel(TwoFgme, sizes=(2, 2), entries=2)
+    exploration = explore(model, most_worlds=20_000_000)
+    assert exploration.violation is None
+    assert exploration.complete
+    assert exploration.worlds == 18_962_680, "as the documentation says"
+
+
 # The pseudo-code of the thesis, and what is left of it after each obvious mend
 
 

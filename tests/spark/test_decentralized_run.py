@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from running import kept, records, wait_until
 
 from elastream.decentralized.decision import ScalingPolicy
@@ -90,7 +89,6 @@ def _one_killed(run: RunFolder, phases: Iterable[Phase], story: Callable[[], str
     return killed[0]
 
 
-@pytest.mark.long
 def test_instances_scale_themselves_and_survive_kills_while_they_do(tmp_path: Path) -> None:
     run, sink = RunFolder(tmp_path / "run"), FileChannel(kept(tmp_path, "all"))
     file = tmp_path / "numbers.py"
