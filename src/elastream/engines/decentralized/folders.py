@@ -22,7 +22,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from typing import Any, TextIO
 
 from elastream.decentralized.messages import Address, operator_of
 from elastream.errors import ElastreamError
+from elastream.whole_files import write_json
 
 _STARTING_AT_A_TIME = 2
 _LOCK_POLL_S = 0.1
@@ -142,12 +143,10 @@ def take_lock(path: Path, what: str, *, patience_s: float = 0.0) -> TextIO:
         time.sleep(_LOCK_POLL_S)
 
 
-def write_whole(path: Path, data: Any) -> None:
-    """Whole or not at all: written beside its place and renamed into it."""
+def write_whole(path: Path, data: Mapping[str, Any]) -> None:
+    """Whole or not at all, in a folder that is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.tmp{os.getpid()}")
-    beside.write_text(json.dumps(data), encoding="utf-8")
-    os.replace(beside, path)
+    write_json(path, data)
 
 
 def read_whole(path: Path) -> Any | None:
