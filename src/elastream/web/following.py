@@ -113,7 +113,9 @@ def go_on(followed: Followed, feed: Feed) -> None:
 def _show(found: Snapshot | RunHeader | Event, feed: Feed) -> None:
     if isinstance(found, Snapshot):
         feed.snapshot(found)
-    elif not isinstance(found, RunHeader):  # of which nothing is shown
+    elif isinstance(found, RunHeader):
+        feed.begin(found)
+    else:
         feed.event(found)
 
 

@@ -7,6 +7,7 @@ import { nearest, timeTicks, valueScale } from "./scales.js";
 const MARGIN = { left: 52, right: 14, top: 14, bottom: 24 };
 const MOST_ROWS = 12;
 const MARK_SIZE = 5;
+const [THIN, WIDER, MOST_WIDER] = [1.8, 1.6, 3];
 const REACH = 9; // pixels: how near to a mark a click means it
 let charts = 0;
 const ZONE_S = -60 * new Date().getTimezoneOffset();
@@ -142,7 +143,7 @@ export class Chart {
     for (const [name, value] of Object.entries(room)) setAttribute(this.clip, name, value);
     setHidden(this.nothing, times.length > 0);
     this.#drawGrid(from, to);
-    this.series.replaceChildren(...series.flatMap((one) => this.#paths(one, times, first)));
+    this.series.replaceChildren(...series.flatMap((one, i) => this.#paths(one, times, first, series.length - 1 - i)));
     const here = this.marked ? marks.filter(({ at }) => at >= from && at <= to) : [];
     this.marks.replaceChildren(...here.map((mark) => this.#mark(mark)));
     setAttribute(this.plot, "aria-label", this.#summary());
@@ -165,9 +166,11 @@ export class Chart {
     this.grid.replaceChildren(...lines, ...labels);
   }
 
-  #paths({ values, style, kind }, times, first) {
+  /** `below` is how many are drawn over it: steps are often equal, so each stands out from under those. */
+  #paths({ values, style, kind }, times, first, below) {
     const path = kind === "step" ? this.#steps(values, times, first) : this.#lines(values, times, first);
     const line = svg("path", { d: path, class: `series ${style}` });
+    if (kind === "step") line.style.strokeWidth = THIN + WIDER * Math.min(below, MOST_WIDER);
     if (kind !== "area") return [line];
     return [svg("path", { d: this.#area(values, times, first), class: `area ${style}` }), line];
   }

@@ -29,7 +29,7 @@ export class Summary {
     setAttribute(this.tiles.share.element, "data-health", model.health);
     this.#set("share", share(window?.achieved_share ?? null), saidOf(model));
     this.#set("input", rate(sum((window?.sources ?? []).map(({ offered_per_s: offered }) => offered))),
-      `${rate(sum((window?.sources ?? []).map(({ achieved_per_s: achieved }) => achieved)))} get through`);
+      `${rate(sum((window?.sources ?? []).map(({ processed_per_s: processed }) => processed)))} get through`);
     const peak = sum(Object.values(cost.peak));
     this.#set("instances", number(sum(scaled.map(({ parallelism }) => parallelism))), peak === null ? "" : `${number(peak)} at most`);
     const [waiting, most] = worst(scaled, "backlog");
