@@ -82,6 +82,23 @@ class TestFollowing:
         load(Followed(path), old)
         assert (fresh.history.live, old.history.live) == (True, False)
 
+    def test_it_is_over_once_nothing_more_comes_and_goes_on_when_something_does(self, tmp_path: Path) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        write(path, HAPPENED[:5])
+        followed = Followed(path)
+        load(followed, feed)
+        go_on(followed, feed)
+        assert feed.history.live
+        os.utime(path, (0, 0))
+        go_on(followed, feed)
+        assert not feed.history.live
+        told = feed.history.id
+        go_on(followed, feed)
+        assert feed.history.id == told, "it is told once"
+        write(path, HAPPENED[5:])
+        go_on(followed, feed)
+        assert feed.history.live
+
     def test_a_line_that_cannot_be_read_is_told_and_passed_over(self, tmp_path: Path) -> None:
         path, feed = tmp_path / "recording.jsonl", Feed("p")
         write(path, HAPPENED[:2])

@@ -224,6 +224,11 @@ def test_it_fits_a_phone_and_follows_the_colours_of_the_system_or_the_switch(bro
         browser.click("#decisions summary")
         browser.wait(lambda: browser.text(".reasons"), "its reasons")
         assert browser.run("return document.documentElement.scrollWidth") == 360, "nothing to scroll to the side"
+        cut_off = (
+            "return [...document.querySelectorAll('.card')]"
+            ".filter((card) => card.scrollHeight > card.clientHeight).map((card) => card.innerText)"
+        )
+        assert browser.run(cut_off) == [], "all that a card says is within it"
         lightness = "return getComputedStyle(document.body).backgroundColor"
         light = browser.run(lightness)
         browser.prefer("dark")

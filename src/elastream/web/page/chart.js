@@ -7,7 +7,7 @@ import { nearest, timeTicks, valueScale } from "./scales.js";
 const MARGIN = { left: 52, right: 14, top: 14, bottom: 24 };
 const MOST_ROWS = 12;
 const MARK_SIZE = 5;
-const [THIN, WIDER, MOST_WIDER] = [1.8, 1.6, 3];
+const [THIN, WIDER, FEW] = [1.8, 1.7, 4];
 const REACH = 9; // pixels: how near to a mark a click means it
 let charts = 0;
 const ZONE_S = -60 * new Date().getTimezoneOffset();
@@ -166,11 +166,11 @@ export class Chart {
     this.grid.replaceChildren(...lines, ...labels);
   }
 
-  /** `below` is how many are drawn over it: steps are often equal, so each stands out from under those. */
-  #paths({ values, style, kind }, times, first, below) {
+  /** `over` is how many are drawn over it: steps are often equal, so each of a few shows at the edges of those. */
+  #paths({ values, style, kind }, times, first, over) {
     const path = kind === "step" ? this.#steps(values, times, first) : this.#lines(values, times, first);
     const line = svg("path", { d: path, class: `series ${style}` });
-    if (kind === "step") line.style.strokeWidth = THIN + WIDER * Math.min(below, MOST_WIDER);
+    if (kind === "step" && this.#shown.series.length <= FEW) line.style.strokeWidth = THIN + WIDER * over;
     if (kind !== "area") return [line];
     return [svg("path", { d: this.#area(values, times, first), class: `area ${style}` }), line];
   }

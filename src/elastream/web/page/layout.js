@@ -7,7 +7,7 @@
 const NARROW = 560;
 const CARD = { width: 226, height: 134 };
 const GAP = { x: 44, y: 18 };
-const SMALL = 102; // of a source, where every operator has a line of its own
+const SMALL = 120; // of a source, where every operator has a line of its own
 const LANE = 9;
 const BAND = 26; // between bands, besides the lanes of the lines that pass there
 const SIDE = 26; // room for lines beside the first and the last column
