@@ -90,7 +90,7 @@ function fillExecutor({ element, value, fill, more }, executor) {
 function nodeRow({ name }) {
   const slots = make("span", { class: "slots", "aria-hidden": "true" });
   const value = make("span", { class: "executor-value" });
-  return { element: make("li", { class: "executor" }, make("span", { class: "executor-name", title: name }, name), value, slots), slots, value };
+  return { element: make("li", { class: "executor" }, make("span", { class: "executor-name", title: name }, `node ${name}`), value, slots), slots, value };
 }
 
 function fillNode({ element, slots, value }, { slots: count, instances, available }) {

@@ -91,7 +91,7 @@ function costText(cost) {
   const peak = Object.values(cost.peak).reduce((total, value) => total + value, 0);
   const parts = Object.entries(cost.peak).map(([name, count]) => `${name} ${count}`).join(", ");
   const less = cost.saved_share > 0.005 ? `${percent(cost.saved_share)} less than` : "as much as";
-  return `In ${duration(cost.span_s)} ${less} ${plural(peak, "instance")} all the time, the most that each operator has had: ${parts}.`;
+  return `In ${duration(cost.span_s)}, ${less} ${plural(peak, "instance")} all the time, the most that each operator has had: ${parts}.`;
 }
 
 function bar(name, style) {
