@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from elastream.engines.spark.executor_readings import ExecutorMeter, if_told
+from elastream.engines.spark.executor_readings import ExecutorMeter, alone_with, if_told
 from elastream.engines.spark.rest import RestApi
 from elastream.monitor.executor import ExecutorReading
+from elastream.testing import alike
 
 MIB = 1024 * 1024
 
@@ -31,13 +33,13 @@ def entry(name: str = "driver", **changes: Any) -> dict[str, Any]:
     }
 
 
-def one(meter: ExecutorMeter, now_s: float, **changes: Any) -> ExecutorReading:
-    [found] = meter.readings([entry(**changes)], now_s=now_s)
+def one(meter: ExecutorMeter, now_s: float, name: str = "1", **changes: Any) -> ExecutorReading:
+    [found] = meter.readings([entry(name, **changes)], now_s=now_s)
     return found
 
 
 def test_a_local_master_is_one_executor_with_the_cores_that_it_offers() -> None:
-    assert one(ExecutorMeter(), 100.0) == ExecutorReading(
+    assert one(ExecutorMeter(), 100.0, "driver") == ExecutorReading(
         id="driver",
         host="10.0.0.7",
         cores=4,
@@ -73,6 +75,26 @@ def test_busy_cores_are_the_time_of_tasks_that_ended_since_the_look_before() -> 
     assert one(meter, 120.0, totalDuration=17_000).busy_cores == 0.0
     assert one(meter, 121.0, totalDuration=90_000).busy_cores == 4.0, "a task of long ago has ended"
     assert one(meter, 121.0, totalDuration=91_000).busy_cores is None, "no time has passed"
+
+
+def test_of_the_driver_spark_tells_how_long_it_has_been_up_which_is_not_taken_for_work() -> None:
+    meter = ExecutorMeter()
+    one(meter, 100.0, "driver")
+    assert one(meter, 110.0, "driver", totalDuration=12_000).busy_cores is None
+
+
+def test_the_only_executor_is_busy_with_all_that_the_instances_do() -> None:
+    readings = [*alike("map", instances=2, window_s=10, useful_share=0.75), *alike("sink", useful_share=0.25)]
+    readings[0] = replace(readings[0], wait_core_s=1.0)
+    [driver] = alone_with(readings, (one(ExecutorMeter(), 0.0, "driver"),))
+    assert driver.busy_cores == pytest.approx(0.75 + 0.75 + 0.1 + 0.25)
+    [full] = alone_with(alike("map", instances=9), (driver_of_four := replace(driver, busy_cores=None),))
+    assert full.busy_cores == driver_of_four.cores == 4
+    told = replace(driver, id="1", busy_cores=2.0)
+    assert alone_with(readings, (told,)) == (told,), "Spark knows better"
+    both = (told, replace(told, id="2", busy_cores=None))
+    assert alone_with(readings, both) == both, "nobody knows which of them did it"
+    assert alone_with(readings, ()) == ()
 
 
 def test_an_executor_that_came_since_has_done_all_of_its_work_since() -> None:

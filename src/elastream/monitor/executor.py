@@ -25,7 +25,7 @@ class ExecutorReading:
     active_tasks: int
     """At the moment of the look, when a batch may just have ended."""
     busy_cores: float | None = None
-    """On the mean since the look before, by the time of the tasks that ended."""
+    """On the mean of the window, by the time of the tasks that ended."""
     memory_used_bytes: float | None = None
     """Of what is set aside for blocks: cached ones, broadcasts, shuffles on their way."""
     memory_bytes: float | None = None

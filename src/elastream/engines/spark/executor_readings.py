@@ -1,16 +1,22 @@
 """From what Spark's REST API tells of executors (`/executors`) to readings of them.
 
-Where tasks run in the driver's process it is the one executor, with as many cores as the master has threads. On a
+Where tasks run in the driver's process it is the one executor, with as many cores as the master has threads. Spark
+does not tell how long its tasks ran (only how long the driver has been up): they are those of all operators. On a
 cluster the driver is in the list as well, without a core, and is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
+from math import fsum
 from typing import Any
 
 from elastream.errors import ElastreamError
+from elastream.monitor import Reading
 from elastream.monitor.executor import ExecutorReading
+
+_DRIVER = "driver"
 
 
 def if_told(read: Callable[[], tuple[ExecutorReading, ...]]) -> tuple[ExecutorReading, ...]:
@@ -19,6 +25,16 @@ def if_told(read: Callable[[], tuple[ExecutorReading, ...]]) -> tuple[ExecutorRe
         return read()
     except (ElastreamError, LookupError, TypeError, ValueError):
         return ()
+
+
+def alone_with(readings: Iterable[Reading], executors: tuple[ExecutorReading, ...]) -> tuple[ExecutorReading, ...]:
+    """An executor that is the only one was busy with all that the instances did, if nothing better is known."""
+    if len(executors) != 1 or executors[0].busy_cores is not None:
+        return executors
+    busy = fsum(
+        (found.useful_s + (found.wait_core_s or 0.0)) / found.window_s for found in readings if found.window_s
+    )
+    return (replace(executors[0], busy_cores=min(float(executors[0].cores), busy)),)
 
 
 class ExecutorMeter:
@@ -58,7 +74,7 @@ class ExecutorMeter:
 
     def _busy_cores(self, entry: Mapping[str, Any], since_s: float | None) -> float | None:
         """A task is counted when it has ended: one that began long ago may be more than there was time for."""
-        if not since_s or since_s < 0:
+        if not since_s or since_s < 0 or entry["id"] == _DRIVER:
             return None
         ran_s = _ran_s(entry) - self._ran_s.get(str(entry["id"]), 0.0)
         return min(float(entry["totalCores"]), max(0.0, ran_s / since_s))

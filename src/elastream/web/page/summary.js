@@ -25,8 +25,9 @@ export class Summary {
   show(model) {
     const { window, cost } = model.run;
     const scaled = (window?.operators ?? []).filter(({ parallelism }) => parallelism !== null);
-    setHealth(this.icon, model.health);
-    setAttribute(this.tiles.share.element, "data-health", model.health);
+    const health = isShort(model) ? "unknown" : model.health;
+    setHealth(this.icon, health);
+    setAttribute(this.tiles.share.element, "data-health", health);
     this.#set("share", share(window?.achieved_share ?? null), saidOf(model));
     this.#set("input", rate(sum((window?.sources ?? []).map(({ offered_per_s: offered }) => offered))),
       `${rate(sum((window?.sources ?? []).map(({ processed_per_s: processed }) => processed)))} get through`);
@@ -53,9 +54,14 @@ function tile(name, note = "", mark = null) {
   return { element, value, note: small };
 }
 
+const KEPT_UP = 0.95; // as the server has it
 const WORDS = { ok: "keeps up", strained: "keeps up, with strain", behind: "falls behind", unknown: "not measured" };
 
+/** Less was done than arrived, and yet no operator is behind: a batch that ends in the next window, or was missed. */
+const isShort = ({ health, run: { window } }) => health === "ok" && window.achieved_share !== null && window.achieved_share < KEPT_UP;
+
 function saidOf(model) {
+  if (isShort(model)) return model.run.window.missing.length ? "not all was measured" : "but no operator falls behind";
   const alike = (model.run.window?.operators ?? []).filter(({ health }) => health === model.health);
   const first = alike.find(({ parallelism }) => parallelism !== null) ?? alike[0]; // a source is behind because of others
   const word = WORDS[model.health];
