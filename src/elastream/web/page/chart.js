@@ -8,6 +8,7 @@ const MARGIN = { left: 52, right: 14, top: 14, bottom: 24 };
 const MOST_ROWS = 12;
 const MARK_SIZE = 5;
 const [THIN, WIDER, FEW] = [1.8, 1.7, 4];
+const [LABEL, SHORT_LABEL] = [78, 58]; // pixels that a time on the axis takes
 const REACH = 9; // pixels: how near to a mark a click means it
 let charts = 0;
 const ZONE_S = -60 * new Date().getTimezoneOffset();
@@ -160,8 +161,9 @@ export class Chart {
         svg("text", { x: MARGIN.left - 8, y: y + 3.5, "text-anchor": "end" }, this.format(value)),
       ];
     });
-    const offset = isWall(from) ? ZONE_S : 0;
-    const { step, ticks } = timeTicks(from, to, Math.max(2, Math.floor(this.#inner / 78)), offset);
+    const room = Math.max(2, Math.floor(this.#inner / LABEL));
+    const short = isWall(from) ? Math.max(2, Math.floor(this.#inner / SHORT_LABEL)) : room;
+    const { step, ticks } = timeTicks(from, to, { room, short, offsetS: isWall(from) ? ZONE_S : 0 });
     const labels = ticks.map((at) => svg("text", { x: this.#x(at), y: bottom + 16, "text-anchor": "middle" }, tick(at, step)));
     this.grid.replaceChildren(...lines, ...labels);
   }

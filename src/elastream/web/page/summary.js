@@ -61,7 +61,7 @@ const WORDS = { ok: "keeps up", strained: "keeps up, with strain", behind: "fall
 const isShort = ({ health, run: { window } }) => health === "ok" && window.achieved_share !== null && window.achieved_share < KEPT_UP;
 
 function saidOf(model) {
-  if (isShort(model)) return model.run.window.missing.length ? "not all was measured" : "but no operator falls behind";
+  if (isShort(model)) return model.run.window.missing.length ? "not all was measured" : "no operator is behind";
   const alike = (model.run.window?.operators ?? []).filter(({ health }) => health === model.health);
   const first = alike.find(({ parallelism }) => parallelism !== null) ?? alike[0]; // a source is behind because of others
   const word = WORDS[model.health];
