@@ -8,6 +8,7 @@ import pytest
 
 from elastream.engines.spark.on_nodes import OnNodes
 from elastream.errors import ElastreamError
+from elastream.monitor.executor import ExecutorReading
 from elastream.nodes import Node, NodePool
 from elastream.nodes.files import WorkerNodes
 from elastream.nodes.places import NoNodeLeftError
@@ -47,6 +48,12 @@ class PretendedCluster:
 
     def hosts(self) -> dict[str, str]:
         return {executor: NODES.hosts.get(node, node) for node, executor in self.executors.items()}
+
+    def executor_readings(self) -> tuple[ExecutorReading, ...]:
+        return tuple(
+            ExecutorReading(id=executor, host=host, cores=4, active_tasks=0)
+            for executor, host in self.hosts().items()
+        )
 
     def decommission_hosts(self, hosts: Sequence[str]) -> None:
         self.leaving |= {node for node in self.workers if NODES.hosts[node] in hosts}
@@ -187,3 +194,10 @@ def test_an_executor_on_a_host_that_is_no_node_is_refused() -> None:
     run.cluster.executors["elsewhere"] = "9"
     with pytest.raises(ElastreamError, match="an executor runs on elsewhere, which is no host of the file"):
         run.begin()
+
+
+def test_an_executor_is_told_with_the_name_of_its_node() -> None:
+    run = running()
+    run.rescale(2)
+    found = {executor.node: executor.host for executor in run.on_nodes.executor_readings()}
+    assert found == {"a": "host-a", "b": "host-b"}

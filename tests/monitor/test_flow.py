@@ -16,6 +16,7 @@ from elastream.monitor.flow import (
     is_at_its_limit,
     is_saturated,
     required_flow,
+    throughput,
 )
 from elastream.testing import alike, chain, snapshot_of
 
@@ -240,6 +241,57 @@ def test_the_gain_to_an_operator_sums_over_all_paths() -> None:
 
 
 # --- achieved share ---------------------------------------------------------------------------------------------
+
+
+def word_count(load: float, *, words_per_s: float, counts_per_s: float, window_s: float = 60.0) -> Snapshot:
+    """Sentences of five words."""
+    return snapshot_of(
+        edges=chain("sentences", "words", "counts"),
+        source_rates={"sentences": load},
+        readings=[
+            *alike("sentences", records_per_s=load),  # a durable channel takes in all that comes
+            *alike("words", records_per_s=words_per_s, selectivity=5.0, window_s=window_s),
+            *alike("counts", records_per_s=counts_per_s, window_s=window_s),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "through"),
+    [
+        (word_count(350, words_per_s=350, counts_per_s=1_750), 350.0),
+        (word_count(350, words_per_s=350, counts_per_s=1_000), 200.0),
+        (word_count(350, words_per_s=100, counts_per_s=500), 100.0),
+        (word_count(350, words_per_s=400, counts_per_s=2_500), 400.0),
+        (word_count(0, words_per_s=400, counts_per_s=2_500), 400.0),
+    ],
+    ids=["keeps up", "the second is slow", "the first is slow", "works off a backlog", "nothing arrives any more"],
+)
+def test_what_gets_through_is_what_the_slowest_operator_did_in_records_of_the_source(
+    snapshot: Snapshot, through: float
+) -> None:
+    assert throughput(snapshot) == pytest.approx({"sentences": through})
+
+
+def test_each_source_goes_at_the_pace_of_what_is_behind_it() -> None:
+    snapshot = snapshot_of(
+        edges=[("clicks", "parse"), ("parse", "join"), ("orders", "join"), ("logs", "keep"), ("quiet", "unseen")],
+        source_rates={"clicks": 100.0, "orders": 100.0, "logs": 100.0, "quiet": 100.0},
+        readings=[
+            *alike("parse", records_per_s=50),
+            *alike("join", records_per_s=160),
+            *alike("keep", records_per_s=90),
+        ],
+    )
+    found = throughput(snapshot)
+    assert found == pytest.approx({"clicks": 50.0, "orders": 80.0, "logs": 90.0}), "of the fourth nothing is known"
+
+
+def test_a_handful_of_records_does_not_say_what_gets_through() -> None:
+    assert throughput(word_count(1, words_per_s=1, counts_per_s=0, window_s=10)) == pytest.approx(
+        {"sentences": 0.0}
+    )
+    assert throughput(word_count(1, words_per_s=1, counts_per_s=0, window_s=5)) == {}
 
 
 def test_the_achieved_share_is_that_of_the_slowest_operator() -> None:

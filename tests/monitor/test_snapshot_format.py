@@ -16,6 +16,7 @@ from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.errors import InvalidInput
 from elastream.formats import read_json
 from elastream.monitor import Reading, Snapshot
+from elastream.monitor.executor import ExecutorReading
 from elastream.monitor.snapshot_format import read_snapshot, snapshot_from_json, snapshot_to_json
 from elastream.policies.ds2 import DS2
 from elastream.testing import WORD_COUNT
@@ -171,6 +172,23 @@ def readings(draw: st.DrawFn, operator: str, instance: int, consumers: tuple[str
 
 
 @st.composite
+def executors(draw: st.DrawFn, name: str) -> ExecutorReading:
+    maybe = st.none() | AMOUNTS
+    return ExecutorReading(
+        id=name,
+        host=draw(st.text()),
+        node=draw(st.none() | NAMES),
+        cores=draw(COUNTS),
+        active_tasks=draw(st.integers(0, 64)),
+        busy_cores=draw(maybe),
+        memory_used_bytes=draw(maybe),
+        memory_bytes=draw(maybe),
+        peak_heap_bytes=draw(maybe),
+        leaving=draw(st.booleans()),
+    )
+
+
+@st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
     dataflow = draw(dataflows())
     plan = {name: draw(st.integers(1, 4)) for name in dataflow.order if name in dataflow.scalable}
@@ -186,6 +204,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         readings=tuple(made),
         at_s=draw(st.floats(allow_nan=False, allow_infinity=False)),
         gaps=tuple(draw(st.lists(st.text(), max_size=2))),
+        executors=tuple(draw(executors(name)) for name in sorted(draw(st.sets(NAMES, max_size=2)))),
     )
 
 
@@ -207,6 +226,7 @@ def test_what_was_not_measured_is_left_out() -> None:
     assert "backlog" not in written["readings"][1]
     assert written["readings"][0]["backlog"] == 0.0
     assert "gaps" not in written
+    assert "executors" not in written
 
 
 # --- bad input, each with its place -----------------------------------------------------------------------------
@@ -227,6 +247,11 @@ def without(*path: Any) -> Mutation:
         del data[path[-1]]
 
     return remove
+
+
+def executor(**fields: Any) -> Mutation:
+    whole = {"id": "3", "host": "here", "cores": 4, "active_tasks": 1, **fields}
+    return lambda data: data.update(executors=[whole])
 
 
 BAD: dict[str, tuple[Mutation, str]] = {
@@ -354,6 +379,20 @@ BAD: dict[str, tuple[Mutation, str]] = {
         "operators[3]: Input should be an object, found 'sink'",
     ),
     "rates that are no object": (lambda d: d.update(source_rates=[1]), "source_rates: Input should be an object"),
+    "executor without cores": (executor(cores=0), "executor '3': cores must be at least 1, found 0"),
+    "executor without an id": (executor(id=""), "an executor needs an id, found an empty one"),
+    "negative memory": (
+        executor(memory_bytes=-1),
+        "executor '3': memory_bytes must be a number of at least 0, found -1.0",
+    ),
+    "unknown key of an executor": (
+        executor(color="red"),
+        "executors[0]: unknown key 'color' (did you mean 'cores'?)",
+    ),
+    "executor given twice": (
+        lambda d: d.update(executors=[{"id": "3", "host": "here", "cores": 4, "active_tasks": 1}] * 2),
+        "executors: a second reading of '3' in one window",
+    ),
     "null for a list": (lambda d: d.update(readings=None), "readings: Input should be a valid list, found None"),
 }
 

@@ -75,6 +75,8 @@ class Story:
         self.seen["killed"], self.seen["replacements"] = self._kill_one()
         self._batches()
         self.seen["shrunk"] = self._running.rescale(marked=5).detail  # 8 slots
+        told = self._executors.executor_readings()
+        self.seen["cores of those that stay"] = [executor.cores for executor in told if not executor.leaving]
         wait_until(lambda: len(self._processes()) == 2, lambda: f"two executors are left of {self._processes()}")
         self._batches()
         self.seen["executors after shrinking"] = len(self._executors.up())

@@ -55,6 +55,9 @@ def test_executors_follow_the_slots_and_one_that_is_killed_loses_nothing(tmp_pat
     assert "the workers have room for 4" in seen["above all workers"]
     assert len(seen["replacements"]) == 1
     assert (seen["executors after shrinking"], seen["shrunk"]) == (2, "")
+    assert seen["cores of those that stay"] == [4, 4], (
+        "as they are shown: without the driver, and those that leave"
+    )
     assert seen["runs changed"] == [], "neither new, nor killed, nor leaving executors restart a query"
 
     numbers = range(seen["numbers"])

@@ -27,14 +27,17 @@ def texts(feed: Feed) -> list[str]:
 class TestFollowing:
     def test_a_recording_is_shown_like_the_run_itself(self, tmp_path: Path) -> None:
         path, live, recorded = tmp_path / "recording.jsonl", Feed("p"), Feed("p")
+        header = RunHeader(pipeline="clicks", policy="ds2", engine="simulated")
         with RecordingWriter(path) as writer:
-            writer.begin(RunHeader(pipeline="p"))
+            writer.begin(header)
         write(path, HAPPENED)
+        live.begin(header)
         for one in HAPPENED:
             (live.snapshot if isinstance(one, Snapshot) else live.event)(one)
         load(Followed(path), recorded)
         ours, theirs = recorded.history.view(), live.history.view()
         assert ours.model_copy(update={"id": ""}) == theirs.model_copy(update={"id": ""})
+        assert (ours.about.pipeline, ours.about.policy) == ("clicks", "ds2")
 
     def test_what_is_added_comes_and_half_a_line_waits_for_its_end(self, tmp_path: Path) -> None:
         path, feed = tmp_path / "recording.jsonl", Feed("p")
@@ -79,6 +82,23 @@ class TestFollowing:
         load(Followed(path), old)
         assert (fresh.history.live, old.history.live) == (True, False)
 
+    def test_it_is_over_once_nothing_more_comes_and_goes_on_when_something_does(self, tmp_path: Path) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        write(path, HAPPENED[:5])
+        followed = Followed(path)
+        load(followed, feed)
+        go_on(followed, feed)
+        assert feed.history.live
+        os.utime(path, (0, 0))
+        go_on(followed, feed)
+        assert not feed.history.live
+        told = feed.history.id
+        go_on(followed, feed)
+        assert feed.history.id == told, "it is told once"
+        write(path, HAPPENED[5:])
+        go_on(followed, feed)
+        assert feed.history.live
+
     def test_a_line_that_cannot_be_read_is_told_and_passed_over(self, tmp_path: Path) -> None:
         path, feed = tmp_path / "recording.jsonl", Feed("p")
         write(path, HAPPENED[:2])
@@ -112,12 +132,13 @@ class TestRefusals:
                 f"this version of elastream ({__version__}) does not know events of the kind 'teleported'; "
                 "the recording may be from a newer one",
             ),
+            ('{"event": "recording", "version": 99}', "has version 99, written by a newer elastream"),
             ('{"event": "trouble"}', "not an event of the kind 'trouble'"),
             ('{"operators": [], "colour": 3}', "unknown key 'colour'"),
             ("[]", "a JSON object was expected"),
             ("{", "not valid JSON"),
         ],
-        ids=["newer", "not whole", "a newer snapshot", "no object", "no JSON"],
+        ids=["newer", "newer by its version", "not whole", "a newer snapshot", "no object", "no JSON"],
     )
     def test_a_line_is_named(self, tmp_path: Path, line: str, says: str) -> None:
         path = tmp_path / "recording.jsonl"

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from serving import Served, eventually, word_count
 
 from elastream.manager.events import Acted, Decided
+from elastream.monitor.executor import ExecutorReading
 from elastream.testing import alike, chain, snapshot_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -87,6 +89,21 @@ class TestMetrics:
         assert of(found, "elastream_operator_latency_seconds", operator=name) is None
         assert of(found, "elastream_source_offered_records_per_second", source="in") == 5
         assert of(found, "elastream_source_achieved_records_per_second", source="in") is None
+        assert complaints("check", "metrics", given=text) == ""
+
+    def test_executors_have_theirs(self, run: Served) -> None:
+        window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5})
+        executor = ExecutorReading(id="7", host="10.0.0.7", cores=4, active_tasks=2, memory_bytes=2**20)
+        run.feed.snapshot(replace(window, executors=(executor, replace(executor, id="8", node="b", leaving=True))))
+        eventually("it is shown", lambda: run.feed.history.window is not None)
+        text = run.client.get("metrics").text
+        found = samples(text)
+        assert of(found, "elastream_executor_cores", executor="7") == 4
+        assert of(found, "elastream_executor_active_tasks", executor="7") == 2
+        assert of(found, "elastream_executor_memory_bytes", executor="7") == 2**20
+        assert of(found, "elastream_executor_busy_cores", executor="7") is None, "not known yet"
+        assert [of(found, "elastream_executor_leaving", executor=name) for name in "78"] == [0, 1]
+        assert of(found, "elastream_executor_info", executor="8", host="10.0.0.7", node="b") == 1
         assert complaints("check", "metrics", given=text) == ""
 
     def test_prometheus_accepts_them(self, run: Served, shown: Served) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from benchmarks import page
 from benchmarks.browser import Browser
@@ -10,6 +11,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from simulated_run import SimulatedRun
 
+from elastream.monitor.executor import ExecutorReading
+from elastream.monitor.recording import RunHeader
+from elastream.testing import alike, chain, snapshot_of
 from elastream.web.feed import Feed
 from elastream.web.server import Address, Server
 from elastream.web.views import ConfigurationView
@@ -147,6 +151,52 @@ def test_markup_in_the_name_of_an_operator_is_text(browser: Browser) -> None:
         ]
 
 
+def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
+    header = RunHeader(pipeline="<b>clicks</b>", policy="<i>ds2</i>", engine="spark")
+    shown = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
+    window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5}, readings=alike("map"))
+    executor = ExecutorReading(
+        id="1", host="<b>here</b>", cores=4, active_tasks=2, busy_cores=1.25, memory_used_bytes=0.0,
+        memory_bytes=400.0 * 2**20, peak_heap_bytes=2.5 * 2**30,
+    )  # fmt: skip
+    second = replace(executor, id="2", node="lyon", busy_cores=None, peak_heap_bytes=None, leaving=True)
+    feed = Feed("a folder")
+    with Server(feed, shown, Address(port=0)) as server:
+        browser.open(server.url)
+        feed.snapshot(window)
+        browser.wait(lambda: "does not tell of executors" in browser.text("#executors"), "it says so")
+        assert (browser.text("#pipeline"), browser.text("#policy")) == ("a folder", "")
+        feed.begin(header)
+        feed.snapshot(replace(window, at_s=70.0, executors=(executor, second)))
+        browser.wait(lambda: browser.text("#policy") == "policy <i>ds2</i>", "what is run")
+        assert browser.text("#pipeline") == "<b>clicks</b>"
+        browser.wait(lambda: "lyon" in browser.text("#executors"), "the executors")
+        assert [line for line in browser.text("#executors").splitlines() if line] == [
+            "2 executors with 8 cores, 1.25 busy",
+            "executor 1 on <b>here</b>",
+            "1.25 of 4 cores busy",
+            "2 tasks now · 0 B of 400 MiB for blocks · heap 2.5 GiB at most",
+            "executor 2 on lyon",
+            "4 cores",
+            "leaving, takes no more tasks · 2 tasks now · 0 B of 400 MiB for blocks",
+        ]
+        browser.wait(lambda: "A recording of a run on Spark" in browser.text("#foot"), "and by what engine")
+        assert browser.run("return document.querySelectorAll('body b, body i').length") == 0
+
+
+def test_a_window_that_is_short_without_anyone_behind_is_not_said_to_keep_up(browser: Browser) -> None:
+    shown = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
+    readings = [*alike("in"), *alike("map", records_per_s=80, useful_share=0.5, backlog=0)]
+    window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 100}, readings=readings)
+    feed = Feed("p")
+    with Server(feed, shown, Address(port=0)) as server:
+        browser.open(server.url)
+        feed.snapshot(window)
+        browser.wait(lambda: "80 %\nno operator is behind" in browser.text("#summary"), "it says so")
+        feed.snapshot(replace(window, at_s=70.0, gaps=("a batch was gone",)))
+        browser.wait(lambda: "80 %\nnot all was measured" in browser.text("#summary"), "and where it knows, why")
+
+
 def test_a_connection_that_is_lost_is_told_and_taken_up_again(browser: Browser) -> None:
     with SimulatedRun() as run:
         run.pass_intervals(2)
@@ -187,6 +237,11 @@ def test_it_fits_a_phone_and_follows_the_colours_of_the_system_or_the_switch(bro
         browser.click("#decisions summary")
         browser.wait(lambda: browser.text(".reasons"), "its reasons")
         assert browser.run("return document.documentElement.scrollWidth") == 360, "nothing to scroll to the side"
+        cut_off = (
+            "return [...document.querySelectorAll('.card')]"
+            ".filter((card) => card.scrollHeight > card.clientHeight).map((card) => card.innerText)"
+        )
+        assert browser.run(cut_off) == [], "all that a card says is within it"
         lightness = "return getComputedStyle(document.body).backgroundColor"
         light = browser.run(lightness)
         browser.prefer("dark")

@@ -15,6 +15,8 @@ from pathlib import Path
 import httpx
 from serving import PATIENCE_S, eventually, in_order, word_count, write
 
+from elastream.monitor.recording import RecordingWriter, RunHeader
+
 WORD_COUNT = Path(__file__).parents[2] / "examples" / "wordcount.yaml"
 
 
@@ -65,6 +67,30 @@ def test_a_recording_is_served_and_followed_until_ctrl_c(tmp_path: Path) -> None
             assert json.loads(process.stdout.read()) == {"url": url}
 
 
+def test_a_recording_that_was_cut_off_is_shown_by_the_name_that_its_run_gave_it(tmp_path: Path) -> None:
+    path = tmp_path / "some name.jsonl"
+    header = RunHeader(
+        pipeline="clicks", policy="ds2", options={"tolerance": 0.2}, knobs={"interval_s": 7.0, "forgotten": 1}
+    )
+    with RecordingWriter(path) as recording:
+        recording.begin(header)
+    write(path, in_order(word_count(1)))
+    with path.open("a") as file:
+        file.write('{"event": "snapshot", "oper')
+    with elastream("serve", str(path), "--port", "0") as process:
+        said(process, "(the last line is cut off)")
+        url = said(process, r"page: (http://127\.0\.0\.1:\d+/)")
+        with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
+            about = client.get("api/v1/run").json()["about"]
+            assert about == {"pipeline": "clicks", "policy": "ds2", "engine": None}
+            found = client.get("api/v1/configuration").json()
+            assert (found["pipeline"], found["policy"], found["acts"]) == ("clicks", "ds2", False)
+            options = {option["name"]: (option["value"], option["unit"]) for option in found["knobs"]}
+            assert options == {"interval_s": (7.0, "s"), "forgotten": (1, "")}
+            assert [option["name"] for option in found["options"]] == ["tolerance"]
+            assert 'elastream_windows_total{pipeline="clicks"}' in client.get("metrics").text
+
+
 def test_a_recording_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with elastream("serve", str(tmp_path / "none.jsonl")) as process:
         said(process, "error: .*(there is no such file)")
@@ -79,6 +105,8 @@ def test_a_simulation_can_be_watched_and_does_what_it_is_told(tmp_path: Path) ->
         with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             eventually("windows come", lambda: client.get("api/v1/snapshot").status_code == 200)
             asked = client.post("api/v1/actions/pause", headers={"Authorization": f"Bearer {token}"})
+            about = client.get("api/v1/run").json()["about"]
+            assert about == {"pipeline": "word count", "policy": "ds2", "engine": "simulated"}
             assert (asked.status_code, asked.json()["manager"]["paused"]) == (200, True)
             body = {"parallelism": {"words": 7}}
             client.post("api/v1/actions/scale", json=body, headers={"Authorization": f"Bearer {token}"})

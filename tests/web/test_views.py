@@ -15,14 +15,16 @@ from elastream.manager.phase import Phase
 from elastream.manager.requests import Bounds, Controls
 from elastream.monitor import Snapshot
 from elastream.monitor.batch_cost import BatchCost
+from elastream.monitor.executor import ExecutorReading
 from elastream.monitor.reading import Reading
+from elastream.monitor.recording import RunHeader
 from elastream.nodes import Node, NodePool
 from elastream.policies.proposal import Advice, Reason, ReasonKind
 from elastream.testing import alike, chain, snapshot_of
 from elastream.web.history import History
 from elastream.web.points import point_of, thinned
 from elastream.web.showing import batch_view, graph_view, window_view
-from elastream.web.views import Health, OperatorKind, OperatorWindow
+from elastream.web.views import AboutView, Health, OperatorKind, OperatorWindow
 
 
 def a_window(
@@ -87,7 +89,7 @@ class TestWindow:
     def test_sources_have_what_came_and_what_got_in(self) -> None:
         snapshot = a_window(*alike("map", records_per_s=600))
         [source] = window_view(snapshot).sources
-        assert (source.offered_per_s, source.achieved_per_s) == (1_000.0, None)
+        assert (source.offered_per_s, source.achieved_per_s, source.processed_per_s) == (1_000.0, None, 600.0)
         fed = replace(snapshot, readings=(*snapshot.readings, *alike("source", records_per_s=600)))
         [source] = window_view(fed).sources
         assert (source.offered_per_s, source.achieved_per_s) == (1_000.0, 600.0)
@@ -100,6 +102,17 @@ class TestWindow:
         )
         shown = window_view(snapshot).nodes
         assert [(node.name, node.slots, node.instances) for node in shown] == [("a", 2, 2), ("b", 1, 1)]
+
+    def test_executors_are_shown_as_they_were_measured(self) -> None:
+        executor = ExecutorReading(
+            id="1", host="10.0.0.7", node="a", cores=4, active_tasks=2, busy_cores=1.5, leaving=True
+        )
+        [shown] = window_view(replace(a_window(*alike("map")), executors=(executor,))).executors
+        assert shown.model_dump() == {
+            "id": "1", "host": "10.0.0.7", "node": "a", "cores": 4, "active_tasks": 2, "busy_cores": 1.5,
+            "memory_used_bytes": None, "memory_bytes": None, "peak_heap_bytes": None, "leaving": True,
+        }  # fmt: skip
+        assert window_view(a_window(*alike("map"))).executors == ()
 
     def test_a_batch_is_split_into_its_fixed_price_and_that_of_the_records(self) -> None:
         cost = BatchCost(
@@ -173,6 +186,19 @@ def judged(number: int) -> Judged:
         share_after=0.9,
         expected_share=1.0,
     )
+
+
+class TestAbout:
+    def test_a_run_is_called_what_it_says_and_else_what_it_was_given(self) -> None:
+        history = History("a folder")
+        assert history.view().about == AboutView(pipeline="a folder", policy=None, engine=None)
+        history.begin(RunHeader(policy="ds2"))
+        assert history.about == AboutView(pipeline="a folder", policy="ds2", engine=None)
+        history.add_snapshot(a_window(*alike("map")))
+        update = history.begin(RunHeader(pipeline="clicks", policy="lag", engine="spark"))
+        assert update.about == history.about == AboutView(pipeline="clicks", policy="lag", engine="spark")
+        assert update.graph is not None
+        assert update.graph.pipeline == "clicks"
 
 
 class TestDecisions:

@@ -19,6 +19,7 @@ from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.policies.catalog import Policy
 from elastream.policies.rules.policy import Rules
+from elastream.settings import header_of
 
 if TYPE_CHECKING:
     from elastream.web.feed import Feed
@@ -107,6 +108,8 @@ def serving(shown: Shown, address: Address, wake: Callable[[], None]) -> Iterato
         token=secrets.token_urlsafe(24),
         rules=None if rules is None else RulesFile(path=Path(rules), dataflow=shown.dataflow),
     )
+    engine = "spark" if shown.kind == "run" else "simulated"
+    feed.begin(header_of(shown.pipeline, engine, shown.policy_name, shown.policy, shown.knobs))
     with Server(feed, configuration, address, acting=acting) as server:
         _tell(server, asked=address.port, token=acting.token)
         yield feed, inbox

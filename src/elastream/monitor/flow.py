@@ -15,6 +15,7 @@ from elastream.monitor.snapshot import Snapshot
 
 _BUSY = 0.9  # of the window, on the average of the instances
 _HELD_BACK = 0.05  # of the window
+_LEAST_RECORDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,37 @@ def channel_selectivity(snapshot: Snapshot, producer: str, consumer: str) -> flo
     return rates.observed_output_per_s[consumer] / rates.observed_processing_per_s
 
 
-def achieved_share(snapshot: Snapshot, *, least_records: float = 30.0) -> float | None:
+def throughput(snapshot: Snapshot) -> Mapping[str, float]:
+    """Records per second of each source that went through all of the pipeline, by the slowest operator behind it.
+
+    More than arrive while a backlog is worked off. A source behind which too little was measured is not in it.
+    """
+    arriving = snapshot.source_rates
+    if not any(arriving.values()):  # then only what waited is worked on, and all sources count alike
+        arriving = dict.fromkeys(arriving, 1.0)
+    required = required_flow(snapshot, source_rates=arriving).required_per_s
+    shares = {
+        name: rates.observed_processing_per_s / required[name]
+        for name, rates in snapshot.rates.items()
+        if required.get(name) and _is_enough(snapshot, name, max(required[name], rates.observed_processing_per_s))
+    }
+    slowest = {
+        source: min((shares[name] for name in _behind(snapshot, source) if name in shares), default=None)
+        for source in arriving
+    }
+    return {source: arriving[source] * share for source, share in slowest.items() if share is not None}
+
+
+def _behind(snapshot: Snapshot, source: str) -> set[str]:
+    """The operators that records of a source may reach."""
+    reached: set[str] = set()
+    for name in snapshot.dataflow.order:
+        if any(producer == source or producer in reached for producer in snapshot.dataflow.upstream(name)):
+            reached.add(name)
+    return reached
+
+
+def achieved_share(snapshot: Snapshot) -> float | None:
     """The share of the required rate that the slowest operator really processed, at most 1.
 
     Operators from which the window could expect only a handful of records say nothing about throughput and
@@ -80,13 +111,17 @@ def achieved_share(snapshot: Snapshot, *, least_records: float = 30.0) -> float 
     shares = []
     for name, rates in snapshot.rates.items():
         expected = required.get(name, 0.0)
-        window_s = snapshot.by_operator[name][0].window_s
-        if expected * window_s >= least_records:
+        if _is_enough(snapshot, name, expected):
             # an engine may count what a source brings in, what it puts out, or both
             from_source = rates.observed_output_per_s.values() if snapshot.dataflow[name].source else ()
             observed = max(rates.observed_processing_per_s, *from_source, 0.0)
             shares.append(min(1.0, observed / expected))
     return min(shares, default=None)
+
+
+def _is_enough(snapshot: Snapshot, name: str, records_per_s: float) -> bool:
+    """Whether a window with so many records says something about throughput: a handful does not."""
+    return records_per_s * snapshot.by_operator[name][0].window_s >= _LEAST_RECORDS
 
 
 def _on_channel(snapshot: Snapshot, producer: str, consumer: str, processed: float | None) -> float | None:

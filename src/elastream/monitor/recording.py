@@ -24,8 +24,9 @@ from elastream.formats import read_json, read_text, shown
 from elastream.monitor.snapshot import Snapshot
 from elastream.monitor.snapshot_format import snapshot_from_json, snapshot_to_json
 
-VERSION = 1
-"""Of the format; higher once a reader of this one could no longer make sense of it."""
+VERSION = 2
+"""Of the format; higher once a reader of this one could no longer make sense of it. Since version 2 a snapshot may
+have executors, a key that readers of version 1 refuse."""
 _HEADER = "recording"
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from elastream.dataflow import Dataflow, Plan
 from elastream.errors import InvalidInput, nearest
 from elastream.monitor.batch_cost import BatchCost
+from elastream.monitor.executor import ExecutorReading
 from elastream.monitor.rates import OperatorRates, operator_rates
 from elastream.monitor.reading import Reading, check_amount
 from elastream.nodes import NodePool
@@ -33,6 +34,8 @@ class Snapshot:
     """The nodes that there are, where the engine knows of nodes."""
     placement: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The nodes that an operator's instances run on, one for each."""
+    executors: tuple[ExecutorReading, ...] = ()
+    """The processes that run the tasks, where the engine knows of them."""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.at_s):
@@ -41,6 +44,7 @@ class Snapshot:
         self._check_source_rates()
         self._check_readings()
         self._check_placement()
+        self._check_executors()
 
     @cached_property
     def by_operator(self) -> Mapping[str, tuple[Reading, ...]]:
@@ -106,6 +110,13 @@ class Snapshot:
                 self.nodes.places(nodes)
             except InvalidInput as error:
                 raise error.at(f"placement: {name!r}") from None
+
+    def _check_executors(self) -> None:
+        seen: set[str] = set()
+        for executor in self.executors:
+            if executor.id in seen:
+                raise InvalidInput(f"executors: a second reading of {executor.id!r} in one window")
+            seen.add(executor.id)
 
     def _check_source_rates(self) -> None:
         sources = self.dataflow.sources

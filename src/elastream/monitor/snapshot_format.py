@@ -19,6 +19,7 @@ from elastream.dataflow.render import as_json as dataflow_as_json
 from elastream.errors import InvalidInput
 from elastream.formats import Strict, parse, read_json, read_text, shown
 from elastream.monitor.batch_cost import BatchCost
+from elastream.monitor.executor import ExecutorReading
 from elastream.monitor.reading import Reading
 from elastream.monitor.snapshot import Snapshot
 from elastream.nodes import Node, NodePool
@@ -110,6 +111,19 @@ class NodesEntry(Strict):
         )
 
 
+class ExecutorEntry(Strict):
+    id: str
+    host: str
+    node: str | None = None
+    cores: int
+    active_tasks: int
+    busy_cores: float | None = None
+    memory_used_bytes: float | None = None
+    memory_bytes: float | None = None
+    peak_heap_bytes: float | None = None
+    leaving: bool = False
+
+
 class SnapshotEntry(Strict):
     operators: list[OperatorEntry]
     edges: list[Annotated[tuple[str, str], BeforeValidator(_edge)]]
@@ -120,6 +134,7 @@ class SnapshotEntry(Strict):
     batch_costs: dict[str, BatchCostEntry] = Field(default_factory=dict)
     nodes: NodesEntry | None = None
     placement: dict[str, list[str]] = Field(default_factory=dict)
+    executors: list[ExecutorEntry] = Field(default_factory=list)
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -142,6 +157,7 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
             batch_costs={name: BatchCost(**cost.model_dump()) for name, cost in entry.batch_costs.items()},
             nodes=None if entry.nodes is None else entry.nodes.pool(),
             placement={name: tuple(nodes) for name, nodes in entry.placement.items()},
+            executors=tuple(ExecutorReading(**executor.model_dump()) for executor in entry.executors),
         )
     except InvalidInput as error:
         raise error.at(place) from None
@@ -159,6 +175,7 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
         **({"batch_costs": costs} if costs else {}),
         **({"nodes": _nodes_json(snapshot.nodes)} if snapshot.nodes is not None else {}),
         **({"placement": {n: list(on) for n, on in snapshot.placement.items()}} if snapshot.placement else {}),
+        **({"executors": [_measured(asdict(one)) for one in snapshot.executors]} if snapshot.executors else {}),
     }
 
 
@@ -213,8 +230,10 @@ def _readings(entries: list[ReadingEntry]) -> tuple[Reading, ...]:
 
 def _reading_json(reading: Reading) -> dict[str, Any]:
     fields = {name: getattr(reading, name) for name in ReadingEntry.model_fields}
-    return {
-        name: dict(value) if isinstance(value, Mapping) else value
-        for name, value in fields.items()
-        if value is not None
-    }
+    return _measured(
+        {name: dict(value) if isinstance(value, Mapping) else value for name, value in fields.items()}
+    )
+
+
+def _measured(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -83,7 +83,7 @@ def number_text(value: float) -> str:
 
 
 def _measured_text(advice: Advice, *, window_s: float, reported: int) -> str:
-    parts = [f"processes {rate_text(advice.observed_per_s or 0.0)} in {window_s:g} s"]
+    parts = [f"processes {rate_text(advice.observed_per_s or 0.0)} in {number_text(window_s)} s"]
     if reported < advice.current:
         parts.append(f"readings of {reported} of {advice.current} instances")
     parts.append(f"utilization {100 * (advice.utilization or 0.0):.0f} %")

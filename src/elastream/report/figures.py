@@ -10,10 +10,12 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import fsum
 from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
+from elastream.monitor.flow import throughput
 from elastream.report.story import Story
 from elastream.report.what_if import Outcome, Series, WhatIf
 
@@ -24,6 +26,7 @@ _LINES = ("-", "--", ":", "-.")
 _MOST_POINTS = 1200
 _HOURS_FROM_S = 3 * 3600.0
 _MOST_MARKS = 25
+_DIGIT = 0.01  # of the width
 _MOST_NAMED = 12  # operators in a legend
 _NAMES_IN_A_ROW = 5
 _LONGEST_NAME = 28
@@ -41,8 +44,10 @@ def run_figure(story: Story, demand: Series | None) -> Any:
     arriving = Series(
         times_s=tuple(s.begin_s for s in line.stretches), values=tuple(s.records_per_s for s in line.stretches)
     )
-    taken = Series(times_s=arriving.times_s, values=tuple(_taken_in(story)))
-    _step(rates, taken, line.duration_s, unit_s, color=COLOURS[0], linewidth=1.6, label="processed")
+    through = Series(
+        times_s=arriving.times_s, values=tuple(fsum(throughput(s.snapshot).values()) for s in line.stretches)
+    )
+    _step(rates, through, line.duration_s, unit_s, color=COLOURS[0], linewidth=1.6, label="processed")
     _step(rates, arriving, line.duration_s, unit_s, color=INK, linestyle="--", linewidth=1.0, label="arriving")
     _draw_instances(instances, story, unit_s)
     if demand is not None:
@@ -54,20 +59,6 @@ def run_figure(story: Story, demand: Series | None) -> Any:
     waiting.set_xlabel(unit)
     waiting.set_xlim(0, line.duration_s / unit_s)
     return figure
-
-
-def _taken_in(story: Story) -> Iterator[float]:
-    """By the first operators after the sources, in records of the sources."""
-    for window, stretch in zip(story.windows, story.timeline.stretches, strict=True):
-        flow = stretch.snapshot.dataflow
-        shares = [
-            op.observed_per_s / op.required_per_s
-            for op in window.operators
-            if op.observed_per_s is not None
-            and op.required_per_s
-            and any(flow[producer].source for producer in flow.upstream(op.name))
-        ]
-        yield stretch.records_per_s * min(shares, default=0.0)
 
 
 def _draw_instances(axis: Any, story: Story, unit_s: float) -> None:
@@ -88,8 +79,12 @@ def _draw_instances(axis: Any, story: Story, unit_s: float) -> None:
         )
         _step(axis, total, line.duration_s, unit_s, color=INK, linewidth=1.0, label="all together")
     marked = story.decisions if len(story.decisions) <= _MOST_MARKS else ()
+    written_to_s = 0.0
     for number, told in enumerate(marked, start=1):
         axis.axvline(told.since_s / unit_s, color=SHADE, linestyle=":", linewidth=1.0)
+        if told.since_s < written_to_s:  # there is the number of the one before
+            continue
+        written_to_s = told.since_s + _DIGIT * len(str(number)) * line.duration_s
         axis.annotate(
             str(number),
             (told.since_s / unit_s, 1.0),

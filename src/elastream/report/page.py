@@ -56,7 +56,7 @@ def html(contents: Contents) -> str:
         number=lambda value: "—" if value is None else number_text(value),
         percent=_percent,
         duration=duration_text,
-        hours=lambda seconds: f"{seconds / 3600:,.3g}" if seconds < 360_000 else f"{seconds / 3600:,.0f}",
+        hours=_hours,
     )
     story = contents.story
     return environment.get_template("report.html.j2").render(
@@ -80,6 +80,14 @@ def html(contents: Contents) -> str:
         version=__version__,
         used=hours_text(story.cost.instance_s),
     )
+
+
+def _hours(seconds: float) -> str:
+    """Three digits, also where the last is a zero: the numbers of a column are compared."""
+    hours = seconds / 3600
+    if hours < 0.1:
+        return f"{hours:.2g}"
+    return f"{hours:,.{3 if hours < 1 else 2 if hours < 10 else 1 if hours < 100 else 0}f}"
 
 
 def _percent(share: float | None) -> str:

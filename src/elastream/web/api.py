@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from elastream.web import problems, views
+from elastream.web import problems, showing, views
 from elastream.web.feed import Feed, TooManyViewersError
 from elastream.web.problems import ProblemError
 
@@ -62,7 +62,9 @@ def reading_routes(feed: Feed, configuration: views.ConfigurationView) -> APIRou
 
     @router.get("/configuration", summary="The policy, its options and the manager's knobs")
     async def configured() -> views.ConfigurationView:
-        return configuration
+        if configuration.shown != "recording":
+            return configuration
+        return showing.recorded_configuration(configuration, feed.history.header)
 
     return router
 

@@ -44,7 +44,7 @@ def build_app(
     app.include_router(stream_routes(feed), prefix=API)
     app.include_router(action_routes(feed), prefix=API)
     _add_probes(app, feed, configuration)
-    add_metrics(app, feed, configuration.pipeline)
+    add_metrics(app, feed)
     _add_page(app)
     app.add_middleware(GZipMiddleware, minimum_size=1_000)
     app.add_middleware(Guard, hosts=hosts)

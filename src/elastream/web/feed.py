@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from elastream.manager.events import Event
 from elastream.monitor import Snapshot
+from elastream.monitor.recording import RunHeader
 from elastream.web import views
 from elastream.web.history import History
 
@@ -68,6 +69,10 @@ class Feed:
         self.history = self._new_history(live=live)
 
     # From any thread
+
+    def begin(self, header: RunHeader) -> None:
+        """A run begins, and says what it is."""
+        self._soon(lambda: self._tell(self.history.begin(header)))
 
     def snapshot(self, snapshot: Snapshot) -> None:
         self._soon(lambda: self._add_snapshot(snapshot))

@@ -17,6 +17,7 @@ from elastream.monitor.recording import RunHeader, read_line
 from elastream.web.feed import Feed
 
 _STILL_WRITTEN_S = 60.0  # a file that was changed within this time is taken for one that is being written
+_STILL_WRITTEN = 5.0  # or within so many of its windows, if they are long
 
 
 class Followed:
@@ -40,8 +41,8 @@ class Followed:
             self._offset = self._lines = 0
         return replaced
 
-    def was_changed_lately(self) -> bool:
-        return time.time() - self._stat().st_mtime < _STILL_WRITTEN_S
+    def was_changed_within(self, seconds: float) -> bool:
+        return time.time() - self._stat().st_mtime < seconds
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Every whole line that was not read before, each with its place for an error."""
@@ -90,8 +91,7 @@ def load(followed: Followed, feed: Feed) -> None:
     followed.was_replaced()
     for line, place in followed.lines():
         _show(recorded(line, place), feed)
-    if not followed.was_changed_lately():
-        feed.end()
+    _end_if_over(followed, feed)
 
 
 def go_on(followed: Followed, feed: Feed) -> None:
@@ -100,6 +100,8 @@ def go_on(followed: Followed, feed: Feed) -> None:
         if followed.was_replaced():
             feed.begin_anew()
         lines = list(followed.lines())
+        if not lines:
+            _end_if_over(followed, feed)
     except InvalidInput as error:
         feed.event(Trouble(at_s=time.time(), what=str(error)))
         return
@@ -110,10 +112,20 @@ def go_on(followed: Followed, feed: Feed) -> None:
             feed.event(Trouble(at_s=time.time(), what=str(error)))
 
 
+def _end_if_over(followed: Followed, feed: Feed) -> None:
+    """What comes all the same makes it live again."""
+    window = feed.history.window
+    still_s = max(_STILL_WRITTEN_S, _STILL_WRITTEN * window.window_s if window else 0.0)
+    if feed.history.live and not followed.was_changed_within(still_s):
+        feed.end()
+
+
 def _show(found: Snapshot | RunHeader | Event, feed: Feed) -> None:
     if isinstance(found, Snapshot):
         feed.snapshot(found)
-    elif not isinstance(found, RunHeader):  # of which nothing is shown
+    elif isinstance(found, RunHeader):
+        feed.begin(found)
+    else:
         feed.event(found)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from elastream.dataflow import Dataflow
 from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed, Steered
 from elastream.monitor import Snapshot
+from elastream.monitor.recording import RunHeader
 from elastream.web import showing, views
 from elastream.web.points import Point, columns, point_of, thinned
 from elastream.web.totals import Totals
@@ -28,6 +29,9 @@ _ROUTINE = ("ignored", "held")  # they must not push out what tells of something
 class History:
     def __init__(self, pipeline: str, *, live: bool = True, dry_run: bool = False, epoch: str = "0") -> None:
         self._pipeline = pipeline
+        """What it is called until a run says it."""
+        self.header: RunHeader | None = None
+        """Of the newest run; a recording may hold several."""
         self._dry_run = dry_run
         self._live = live
         self._epoch = epoch
@@ -46,12 +50,17 @@ class History:
 
     # What happens
 
+    def begin(self, header: RunHeader) -> views.Update:
+        """A run begins, and says what it is."""
+        self.header = header
+        return views.Update(id=self._next_id(), about=self.about, graph=self.graph())
+
     def add_snapshot(self, snapshot: Snapshot) -> views.Update:
         window = showing.window_view(snapshot)
         graph = None
         if snapshot.dataflow != self._dataflow:
             self._dataflow = snapshot.dataflow
-            graph = showing.graph_view(self._pipeline, snapshot.dataflow)
+            graph = self.graph()
         self._window = window
         self._live = True
         self._points = thinned([*self._points, point_of(window)], _MOST_POINTS)
@@ -88,8 +97,12 @@ class History:
         """Of the newest update."""
         return f"{self._epoch}-{self._count}"
 
+    @property
+    def about(self) -> views.AboutView:
+        return showing.about_view(self._pipeline, self.header)
+
     def graph(self) -> views.GraphView | None:
-        return None if self._dataflow is None else showing.graph_view(self._pipeline, self._dataflow)
+        return None if self._dataflow is None else showing.graph_view(self.about.pipeline, self._dataflow)
 
     @property
     def live(self) -> bool:
@@ -121,6 +134,7 @@ class History:
         return views.RunView(
             id=self.id,
             live=self._live,
+            about=self.about,
             graph=self.graph(),
             window=self._window,
             history=self.columns(),

@@ -31,12 +31,21 @@ _OPERATOR_GAUGES = {
     "balance": ("balance_ratio", "Mean busy time of its tasks over the longest; 1 is even."),
     "wait_core_share": ("core_wait_ratio", "Share of the time that it wanted a core in which it had none."),
 }
+_EXECUTOR_GAUGES = {
+    "cores": ("cores", "Tasks that the executor runs at once."),
+    "active_tasks": ("active_tasks", "Tasks that it ran when the newest window ended."),
+    "busy_cores": ("busy_cores", "Cores of it that were busy, on the mean of the newest window."),
+    "memory_used_bytes": ("memory_used_bytes", "Used of what is set aside for blocks."),
+    "memory_bytes": ("memory_bytes", "Set aside for blocks."),
+    "peak_heap_bytes": ("peak_heap_bytes", "The most that its heap has held since it began."),
+    "leaving": ("leaving", "Whether it is being decommissioned."),
+}
 _BATCH_PARTS = {"driver": "driver_s", "fixed": "fixed_s", "records": "records_s"}
 
 
-def add_metrics(app: FastAPI, feed: Feed, pipeline: str) -> None:
+def add_metrics(app: FastAPI, feed: Feed) -> None:
     registry = CollectorRegistry()
-    registry.register(RunCollector(feed, pipeline))
+    registry.register(RunCollector(feed))
 
     @app.get(
         "/metrics",
@@ -51,9 +60,12 @@ def add_metrics(app: FastAPI, feed: Feed, pipeline: str) -> None:
 
 
 class RunCollector(Collector):
-    def __init__(self, feed: Feed, pipeline: str) -> None:
+    def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._pipeline = pipeline
+
+    @property
+    def _pipeline(self) -> str:
+        return self._feed.history.about.pipeline
 
     def describe(self) -> Iterable[Metric]:
         return ()  # what there is depends on what was measured
@@ -69,6 +81,7 @@ class RunCollector(Collector):
             yield from self._operators(window)
             yield from self._sources(window)
             yield from self._nodes(window)
+            yield from self._executors(window)
 
     def _run(self) -> Iterator[Metric]:
         history = self._feed.history
@@ -151,12 +164,18 @@ class RunCollector(Collector):
         achieved = self._gauge(
             "elastream_source_achieved_records_per_second", "How many of them were taken in.", "source"
         )
+        processed = self._gauge(
+            "elastream_source_processed_records_per_second", "How many went through all of the pipeline.", "source"
+        )
         for source in window.sources:
             offered.add_metric([self._pipeline, source.name], source.offered_per_s)
             if source.achieved_per_s is not None:
                 achieved.add_metric([self._pipeline, source.name], source.achieved_per_s)
+            if source.processed_per_s is not None:
+                processed.add_metric([self._pipeline, source.name], source.processed_per_s)
         yield offered
         yield achieved
+        yield processed
 
     def _nodes(self, window: views.WindowView) -> Iterator[Metric]:
         slots = self._gauge("elastream_node_slots", "Instances that the node can hold.", "node")
@@ -166,6 +185,18 @@ class RunCollector(Collector):
             instances.add_metric([self._pipeline, node.name], node.instances)
         yield slots
         yield instances
+
+    def _executors(self, window: views.WindowView) -> Iterator[Metric]:
+        info = InfoMetricFamily("elastream_executor", "Where the executor runs.", labels=["pipeline", "executor"])
+        for executor in window.executors:
+            info.add_metric([self._pipeline, executor.id], {"host": executor.host, "node": executor.node or ""})
+        yield info
+        for field, (name, text) in _EXECUTOR_GAUGES.items():
+            gauge = self._gauge(f"elastream_executor_{name}", text, "executor")
+            for executor in window.executors:
+                if (value := getattr(executor, field)) is not None:
+                    gauge.add_metric([self._pipeline, executor.id], value)
+            yield gauge
 
     def _one(self, name: str, text: str, value: float | None) -> GaugeMetricFamily:
         gauge = self._gauge(name, text)

@@ -32,6 +32,7 @@ class OperatorPoint:
 class SourcePoint:
     offered_per_s: float | None
     achieved_per_s: float | None
+    processed_per_s: float | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +53,9 @@ def point_of(window: views.WindowView) -> Point:
         achieved_share=_short(window.achieved_share),
         sources={
             source.name: SourcePoint(
-                offered_per_s=_short(source.offered_per_s), achieved_per_s=_short(source.achieved_per_s)
+                offered_per_s=_short(source.offered_per_s),
+                achieved_per_s=_short(source.achieved_per_s),
+                processed_per_s=_short(source.processed_per_s),
             )
             for source in window.sources
         },
@@ -108,6 +111,7 @@ def _merged_source(spans: tuple[float, float], first: SourcePoint, second: Sourc
     return SourcePoint(
         offered_per_s=_mean(spans, first.offered_per_s, second.offered_per_s),
         achieved_per_s=_mean(spans, first.achieved_per_s, second.achieved_per_s),
+        processed_per_s=_mean(spans, first.processed_per_s, second.processed_per_s),
     )
 
 

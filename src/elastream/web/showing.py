@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
+from typing import Any
 
 from elastream.dataflow import Dataflow
 from elastream.manager.decision import Decision
@@ -22,13 +23,23 @@ from elastream.manager.events import (
     Steered,
     Trouble,
 )
+from elastream.manager.knobs import Knobs
 from elastream.monitor import OperatorRates, Reading, Snapshot
 from elastream.monitor.batch_cost import BatchCost
-from elastream.monitor.flow import achieved_share, required_flow
+from elastream.monitor.flow import achieved_share, required_flow, throughput
+from elastream.monitor.recording import RunHeader
 from elastream.options import describe
+from elastream.policies.catalog import catalog
 from elastream.policies.proposal import Reason
 from elastream.web import views
 from elastream.web.health import achieved_at_source, health
+
+
+def about_view(pipeline: str, header: RunHeader | None) -> views.AboutView:
+    """`pipeline` is what it is called where the run does not say."""
+    if header is None:
+        return views.AboutView(pipeline=pipeline, policy=None, engine=None)
+    return views.AboutView(pipeline=header.pipeline or pipeline, policy=header.policy, engine=header.engine)
 
 
 def graph_view(pipeline: str, dataflow: Dataflow) -> views.GraphView:
@@ -58,16 +69,23 @@ def _operator(dataflow: Dataflow, name: str) -> views.OperatorView:
 
 def window_view(snapshot: Snapshot) -> views.WindowView:
     required = required_flow(snapshot).required_per_s
+    processed = throughput(snapshot)
     return views.WindowView(
         at_s=snapshot.at_s,
         window_s=window_length(snapshot),
         achieved_share=achieved_share(snapshot),
         sources=tuple(
-            views.SourceWindow(name=name, offered_per_s=rate, achieved_per_s=achieved_at_source(snapshot, name))
+            views.SourceWindow(
+                name=name,
+                offered_per_s=rate,
+                achieved_per_s=achieved_at_source(snapshot, name),
+                processed_per_s=processed.get(name),
+            )
             for name, rate in snapshot.source_rates.items()
         ),
         operators=tuple(_operator_window(snapshot, name, required) for name in snapshot.dataflow.order),
         nodes=tuple(_nodes(snapshot)),
+        executors=tuple(views.ExecutorWindow(**asdict(executor)) for executor in snapshot.executors),
         missing=snapshot.missing,
     )
 
@@ -233,4 +251,32 @@ def option_views(options: object) -> tuple[views.OptionView, ...]:
     return tuple(
         views.OptionView(name=info.name, value=values[info.name], unit=info.unit, meaning=info.meaning)
         for info in describe(type(options))
+    )
+
+
+def recorded_configuration(shown: views.ConfigurationView, header: RunHeader | None) -> views.ConfigurationView:
+    """Of a recording: what its newest run says of itself; settings that are no longer known have no meaning."""
+    if header is None:
+        return shown
+    entry = catalog().get(header.policy or "")
+    return shown.model_copy(
+        update={
+            "pipeline": header.pipeline or shown.pipeline,
+            "policy": header.policy,
+            "options": _recorded(header.options, entry.options_class if entry else None),
+            "knobs": _recorded(header.knobs, Knobs),
+        }
+    )
+
+
+def _recorded(settings: Mapping[str, Any], options_class: type[Any] | None) -> tuple[views.OptionView, ...]:
+    known = {info.name: info for info in (describe(options_class) if options_class else ())}
+    return tuple(
+        views.OptionView(
+            name=name,
+            value=value,
+            unit=known[name].unit if name in known else "",
+            meaning=known[name].meaning if name in known else "",
+        )
+        for name, value in settings.items()
     )

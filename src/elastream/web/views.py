@@ -44,6 +44,14 @@ class EdgeView(View):
     consumer: str
 
 
+class AboutView(View):
+    """What is run. A recording says it where a run begins, so it may change."""
+
+    pipeline: str
+    policy: str | None = Field(description="by its name in the catalog; null where nobody says")
+    engine: str | None = Field(description="spark or simulated; null where nobody says")
+
+
 class GraphView(View):
     pipeline: str
     operators: tuple[OperatorView, ...] = Field(description="every one after those that it reads from")
@@ -91,15 +99,33 @@ class SourceWindow(View):
     name: str
     offered_per_s: float = Field(description="records per second that arrived at the source")
     achieved_per_s: float | None = Field(description="how many of them the pipeline took in")
+    processed_per_s: float | None = Field(
+        description="how many went through all of the pipeline; more than arrive while a backlog is worked off"
+    )
 
 
 class NodeWindow(View):
-    """An executor, or another place where instances run."""
+    """A place where instances run."""
 
     name: str
     slots: int
     instances: int
     available: bool
+
+
+class ExecutorWindow(View):
+    """A process that runs tasks of any operator."""
+
+    id: str
+    host: str
+    node: str | None = Field(description="the name of its node, where nodes have names")
+    cores: int = Field(description="so many tasks it runs at once")
+    active_tasks: int = Field(description="when the window ended, which may be between two batches")
+    busy_cores: float | None = Field(description="on the mean of the window, by the time of the tasks that ended")
+    memory_used_bytes: float | None = Field(description="of what is set aside for blocks")
+    memory_bytes: float | None = Field(description="set aside for blocks")
+    peak_heap_bytes: float | None = Field(description="the most that its heap has held since it began")
+    leaving: bool = Field(description="it is being decommissioned: finishes its tasks and takes no more")
 
 
 class WindowView(View):
@@ -108,7 +134,8 @@ class WindowView(View):
     achieved_share: float | None = Field(description="the share of the required rate that was achieved, at most 1")
     sources: tuple[SourceWindow, ...]
     operators: tuple[OperatorWindow, ...] = Field(description="sources too, in the order of the graph")
-    nodes: tuple[NodeWindow, ...] = Field(default=(), description="where the engine knows of nodes or executors")
+    nodes: tuple[NodeWindow, ...] = Field(default=(), description="where the engine knows of nodes")
+    executors: tuple[ExecutorWindow, ...] = Field(default=(), description="where the engine tells of them")
     missing: tuple[str, ...] = Field(default=(), description="what could not be measured")
 
 
@@ -200,6 +227,7 @@ class ManagerView(View):
 class SourceColumns(View):
     offered_per_s: tuple[float | None, ...]
     achieved_per_s: tuple[float | None, ...]
+    processed_per_s: tuple[float | None, ...]
 
 
 class OperatorColumns(View):
@@ -229,6 +257,7 @@ class RunView(View):
 
     id: str = Field(description="of the newest update in it: what a stream is to go on after")
     live: bool = Field(description="whether more may come")
+    about: AboutView
     graph: GraphView | None = Field(description="null until something was measured")
     window: WindowView | None
     history: HistoryView
@@ -243,6 +272,7 @@ class Update(View):
     """What came since the update before it; a part that is null or not there has not changed."""
 
     id: str
+    about: AboutView | None = None
     graph: GraphView | None = None
     window: WindowView | None = None
     cost: CostView | None = None
@@ -266,7 +296,7 @@ class OptionView(View):
 class ConfigurationView(View):
     pipeline: str
     shown: Literal["run", "simulation", "recording"]
-    policy: str | None = Field(description="null for a recording, which does not say")
+    policy: str | None = Field(description="null for a recording that does not say")
     options: tuple[OptionView, ...] = Field(description="of the policy")
     knobs: tuple[OptionView, ...] = Field(description="of the manager")
     rules_file: str | None = None

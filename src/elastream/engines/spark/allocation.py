@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.emulated_delays import Fetches
+from elastream.engines.spark.executor_readings import ExecutorMeter
 from elastream.engines.spark.executors import (
     Executor,
     ExecutorOptions,
@@ -31,6 +32,7 @@ from elastream.engines.spark.executors import (
 )
 from elastream.engines.spark.rest import RestApi, get_json, post
 from elastream.errors import ElastreamError
+from elastream.monitor.executor import ExecutorReading
 from elastream.nodes import NodePool
 from elastream.nodes.places import Placement
 
@@ -63,6 +65,9 @@ class Allocation(Protocol):
     def nodes(self) -> tuple[NodePool | None, Placement]:
         """The nodes that there are, and those of each operator."""
 
+    def executor_readings(self) -> tuple[ExecutorReading, ...]:
+        """What there is to run tasks, and how busy it was since the last call."""
+
     def fetches(self) -> Mapping[str, Fetches]:
         """What the tasks of operators wait for, where delays between nodes are emulated."""
 
@@ -85,14 +90,16 @@ class _WithoutNodes:
 
 def allocation_for(spark: SparkSession, api: RestApi, options: ExecutorOptions) -> Allocation:
     master = str(spark.sparkContext.master)
-    return Threads(master) if is_local(master) else Executors(spark, api, options)
+    return Threads(master, api) if is_local(master) else Executors(spark, api, options)
 
 
 class Threads(_WithoutNodes):
     """A local master: tasks are threads of the driver, of which there are as many as it says."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, api: RestApi) -> None:
         self._master = master
+        self._api = api
+        self._meter = ExecutorMeter()
 
     def begin(self, slots: int) -> str | None:
         return self.make_room(slots)
@@ -102,6 +109,9 @@ class Threads(_WithoutNodes):
 
     def release(self, slots: int, state_tasks: Callable[[], Mapping[str, int]]) -> str | None:
         return None
+
+    def executor_readings(self) -> tuple[ExecutorReading, ...]:
+        return self._meter.readings(self._api.get("/executors"), now_s=time.monotonic())
 
 
 class Executors(_WithoutNodes):
@@ -113,6 +123,7 @@ class Executors(_WithoutNodes):
         self._jvm: Any = spark.sparkContext._jvm
         self._context: Any = spark.sparkContext._jsc.sc()
         self._client: Any = self._context.schedulerBackend()
+        self._meter = ExecutorMeter()
 
     def begin(self, slots: int) -> str | None:
         """Without a single executor nothing would ever run, and that is an error."""
@@ -158,6 +169,10 @@ class Executors(_WithoutNodes):
         entries = [entry for entry in self._api.get("/executors") if entry["isActive"] and entry["id"] != "driver"]
         hosts = {str(entry["id"]): str(entry["hostPort"]).rpartition(":")[0] for entry in entries}
         return {name: host for name, host in hosts.items() if host}
+
+    def executor_readings(self) -> tuple[ExecutorReading, ...]:
+        entries, now_s = self._api.get("/executors"), time.monotonic()
+        return self._meter.readings(entries, now_s=now_s, taking_tasks=self.up())
 
     def up(self) -> tuple[str, ...]:
         """Those that take tasks; one that is on its way out does not."""

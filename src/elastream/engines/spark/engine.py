@@ -23,6 +23,7 @@ from elastream.engines.spark.channels.control import Control, read_control, writ
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.core_waits import CoreWaits
+from elastream.engines.spark.executor_readings import alone_with, if_told
 from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions
 from elastream.engines.spark.jvm_lock import JvmLock
@@ -219,6 +220,7 @@ class SparkEngine:
             batch_costs=dict(self._costs),
             nodes=nodes,
             placement=placement,
+            executors=alone_with(readings, if_told(self._allocation.executor_readings)),
         )
         self._marked_s, self._arrived = now_s, counts
         if trouble is None:

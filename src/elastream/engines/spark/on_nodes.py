@@ -25,6 +25,7 @@ from elastream.engines.spark.executors import ExecutorOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.rest import RestApi
 from elastream.errors import ElastreamError, InvalidInput
+from elastream.monitor.executor import ExecutorReading
 from elastream.nodes import NodePool
 from elastream.nodes.files import WorkerNodes
 from elastream.nodes.places import Chosen, NoNodeLeftError, Placement, Places
@@ -78,6 +79,8 @@ class HostedExecutors(Protocol):
 
     def hosts(self) -> Mapping[str, str]: ...
 
+    def executor_readings(self) -> tuple[ExecutorReading, ...]: ...
+
     def decommission_hosts(self, hosts: Sequence[str]) -> None: ...
 
 
@@ -117,6 +120,7 @@ class OnNodes:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._nodes = nodes
+        self._node_of = {host: node for node, host in nodes.hosts.items()}
         self._clock = clock
         self._operator = operator
         self._executors = executors
@@ -189,6 +193,11 @@ class OnNodes:
     def nodes(self) -> tuple[NodePool | None, Placement]:
         return self._roster.at(self._clock()), self._placement
 
+    def executor_readings(self) -> tuple[ExecutorReading, ...]:
+        return tuple(
+            replace(found, node=self._node_of.get(found.host)) for found in self._executors.executor_readings()
+        )
+
     def fetches(self) -> Mapping[str, Fetches]:
         """What the tasks of the operator wait for, where delays are emulated."""
         records = self._nodes.records_per_fetch
@@ -248,10 +257,9 @@ class OnNodes:
 
     def _executors_on(self) -> dict[str, list[str]]:
         """Of each node with executors which they are, by the hosts that Spark knows."""
-        node_of = {host: node for node, host in self._nodes.hosts.items()}
         found: dict[str, list[str]] = {}
         for executor, host in self._executors.hosts().items():
-            found.setdefault(node_of.get(host, host), []).append(executor)
+            found.setdefault(self._node_of.get(host, host), []).append(executor)
         return found
 
     def _up_without(self, on: Mapping[str, Sequence[str]]) -> list[str]:

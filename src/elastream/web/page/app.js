@@ -4,7 +4,7 @@ import { Charts } from "./charts.js";
 import { Controls } from "./controls.js";
 import { Decisions, changesText } from "./decisions.js";
 import { byId, healthIcon, make, setHidden, setText } from "./dom.js";
-import { duration } from "./format.js";
+import { capital, duration } from "./format.js";
 import { Graph } from "./graph.js";
 import { Model } from "./model.js";
 import { showOperator } from "./operator.js";
@@ -14,7 +14,7 @@ import { follow } from "./stream.js";
 import { Cost, Summary } from "./summary.js";
 
 const API = "api/v1";
-const ALL = ["graph", "window", "cost", "proposal", "event", "decision", "manager", "live"];
+const ALL = ["about", "graph", "window", "cost", "proposal", "event", "decision", "manager", "live"];
 
 const model = new Model();
 const status = new Status(model);
@@ -89,23 +89,34 @@ function announce({ decision }) {
   if (decision && !model.decisions.has(decision.id)) setText(byId("announcer"), `Decision: ${changesText(decision)}`);
 }
 
-const SHOWN = { run: "A run on Spark", simulation: "A simulated run", recording: "A recording" };
+const ENGINES = { spark: "a run on Spark", simulated: "a simulated run" };
 
-function footText(configuration) {
+function footText() {
+  const { configuration, run } = model;
   if (!configuration) return "";
+  const what = ENGINES[run?.about.engine] ?? "a run";
   const interval = configuration.knobs.find(({ name }) => name === "interval_s")?.value;
-  return [SHOWN[configuration.shown], configuration.policy && `policy ${configuration.policy}`, interval && `a window every ${duration(interval)}`].filter(Boolean).join(" · ");
+  return [configuration.shown === "recording" ? `A recording of ${what}` : capital(what), configuration.policy && `policy ${configuration.policy}`, interval && `a window every ${duration(interval)}`].filter(Boolean).join(" · ");
+}
+
+async function configure() {
+  const answer = await fetch(`${API}/configuration`).catch(() => null);
+  model.configuration = answer?.ok ? await answer.json() : model.configuration;
+  setText(byId("foot"), footText());
+  changed(["manager"]);
 }
 
 follow(`${API}/stream`, {
   onRun(run) {
     model.begin(run);
+    configure();
     changed(ALL);
   },
   onUpdate(update) {
     if (!model.run) return;
     announce(update);
     model.apply(update);
+    if (update.about) configure(); // a recording to which another run is added
     changed(ALL.filter((part) => update[part] !== undefined && update[part] !== null));
   },
   onState(state) {
@@ -115,9 +126,4 @@ follow(`${API}/stream`, {
   },
 });
 
-fetch(`${API}/configuration`).then((answer) => (answer.ok ? answer.json() : null)).catch(() => null).then((configuration) => {
-  model.configuration = configuration;
-  setText(byId("foot"), footText(configuration));
-  changed(["manager"]);
-});
 setInterval(() => status.show(), 1_000); // how long ago the newest window came

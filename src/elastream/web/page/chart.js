@@ -7,6 +7,8 @@ import { nearest, timeTicks, valueScale } from "./scales.js";
 const MARGIN = { left: 52, right: 14, top: 14, bottom: 24 };
 const MOST_ROWS = 12;
 const MARK_SIZE = 5;
+const [THIN, WIDER, FEW] = [1.8, 1.7, 4];
+const [LABEL, SHORT_LABEL] = [78, 58]; // pixels that a time on the axis takes
 const REACH = 9; // pixels: how near to a mark a click means it
 let charts = 0;
 const ZONE_S = -60 * new Date().getTimezoneOffset();
@@ -142,7 +144,7 @@ export class Chart {
     for (const [name, value] of Object.entries(room)) setAttribute(this.clip, name, value);
     setHidden(this.nothing, times.length > 0);
     this.#drawGrid(from, to);
-    this.series.replaceChildren(...series.flatMap((one) => this.#paths(one, times, first)));
+    this.series.replaceChildren(...series.flatMap((one, i) => this.#paths(one, times, first, series.length - 1 - i)));
     const here = this.marked ? marks.filter(({ at }) => at >= from && at <= to) : [];
     this.marks.replaceChildren(...here.map((mark) => this.#mark(mark)));
     setAttribute(this.plot, "aria-label", this.#summary());
@@ -159,15 +161,18 @@ export class Chart {
         svg("text", { x: MARGIN.left - 8, y: y + 3.5, "text-anchor": "end" }, this.format(value)),
       ];
     });
-    const offset = isWall(from) ? ZONE_S : 0;
-    const { step, ticks } = timeTicks(from, to, Math.max(2, Math.floor(this.#inner / 78)), offset);
+    const room = Math.max(2, Math.floor(this.#inner / LABEL));
+    const short = isWall(from) ? Math.max(2, Math.floor(this.#inner / SHORT_LABEL)) : room;
+    const { step, ticks } = timeTicks(from, to, { room, short, offsetS: isWall(from) ? ZONE_S : 0 });
     const labels = ticks.map((at) => svg("text", { x: this.#x(at), y: bottom + 16, "text-anchor": "middle" }, tick(at, step)));
     this.grid.replaceChildren(...lines, ...labels);
   }
 
-  #paths({ values, style, kind }, times, first) {
+  /** `over` is how many are drawn over it: steps are often equal, so each of a few shows at the edges of those. */
+  #paths({ values, style, kind }, times, first, over) {
     const path = kind === "step" ? this.#steps(values, times, first) : this.#lines(values, times, first);
     const line = svg("path", { d: path, class: `series ${style}` });
+    if (kind === "step" && this.#shown.series.length <= FEW) line.style.strokeWidth = THIN + WIDER * over;
     if (kind !== "area") return [line];
     return [svg("path", { d: this.#area(values, times, first), class: `area ${style}` }), line];
   }

@@ -42,7 +42,7 @@ export class Charts {
     this.batches = new Batches(batches.body);
     this.batchPanel = batches;
     host.append(input.element, parallelism.element, metric.element, batches.element);
-    input.head.append(key([["offered", "arrives"], ["achieved", "gets through"]]));
+    input.head.append(key([["offered", "arrives"], ["processed", "gets through"]]));
     metric.head.append(choice("What is shown of each operator", Object.entries(METRICS).map(([name, { title }]) => [title, name]), "backlog", (name) => {
       this.#metric = name;
       this.drawMetric();
@@ -94,16 +94,16 @@ export class Charts {
 
   drawInput() {
     const { sources } = this.#model.run.history;
-    const [offered, achieved] = [[], []];
+    const [offered, processed] = [[], []];
     for (const columns of sources.values()) {
       add(offered, columns.offered_per_s);
-      add(achieved, columns.achieved_per_s);
+      add(processed, columns.processed_per_s);
     }
     this.input.show({
       ...this.#frame(),
       series: [
         { name: "arrives", values: offered, style: "offered", kind: "area" },
-        { name: "gets through", values: achieved, style: "achieved", kind: "line" },
+        { name: "gets through", values: processed, style: "processed", kind: "line" },
       ],
     });
   }

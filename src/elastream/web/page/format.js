@@ -58,6 +58,14 @@ export function instanceTime(seconds) {
   return `${number(seconds / 3600)} instance-hours`;
 }
 
+const BYTES = [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
+
+export function bytes(value) {
+  if (!known(value)) return NOTHING;
+  const [unit, suffix] = BYTES.find(([least]) => value >= least) ?? [1, "B"];
+  return `${significant.format(value / unit)} ${suffix}`;
+}
+
 export const plural = (count, word) => `${grouped.format(count)} ${word}${count === 1 ? "" : "s"}`;
 
 // Times of a run on Spark are seconds since 1970, those of a simulated one seconds since its start.

@@ -76,7 +76,7 @@ class Card {
     this.fill = make("span", { class: "meter-fill" });
     this.meter = make("span", { class: "meter", hidden: this.isSource }, this.fill);
     this.rows = this.isSource
-      ? [new Row("arrives"), new Row("gets in")]
+      ? [new Row("arrives"), new Row("gets in", "what the pipeline takes in"), new Row("gets through", "what goes through all of the pipeline")]
       : [new Row("does", "observed rate"), new Row("can do", "true rate"), new Row("busy", "utilization"), new Row("waiting", "backlog"), new Row("latency")];
     this.button = make(
       "button",
@@ -99,6 +99,7 @@ class Card {
     if (this.isSource) {
       this.rows[0].show(rate(source?.offered_per_s));
       this.rows[1].show(rate(source?.achieved_per_s));
+      this.rows[2].show(rate(source?.processed_per_s));
       return;
     }
     setText(this.count, `×${operator.parallelism ?? "?"}`);

@@ -7,7 +7,7 @@
 const NARROW = 560;
 const CARD = { width: 226, height: 134 };
 const GAP = { x: 44, y: 18 };
-const SMALL = 102; // of a source, where every operator has a line of its own
+const SMALL = 120; // of a source, where every operator has a line of its own
 const LANE = 9;
 const BAND = 26; // between bands, besides the lanes of the lines that pass there
 const SIDE = 26; // room for lines beside the first and the last column
@@ -59,9 +59,10 @@ function banded(operators, edges, width) {
   const perBand = Math.ceil(layers.length / bands);
   const column = (name) => depth.get(name) % perBand;
   const band = (name) => Math.floor(depth.get(name) / perBand);
-  // room is given to the cards, up to a third more, then to the gaps
+  // room is given to the cards, up to a third more, then to the gaps, and then to both sides
   const cardWidth = Math.min(CARD.width * 1.35, (room - (perBand - 1) * GAP.x) / perBand);
   const gap = perBand > 1 ? Math.min(140, (room - perBand * cardWidth) / (perBand - 1)) : 0;
+  const left = side + (room - perBand * cardWidth - (perBand - 1) * gap) / 2;
   const tall = (names) => names.length * CARD.height + (names.length - 1) * GAP.y;
 
   const far = edges.filter(({ producer, consumer }) => {
@@ -80,7 +81,7 @@ function banded(operators, edges, width) {
     const height = Math.max(...here.map(tall));
     here.forEach((names, place) => names.forEach((name, row) => {
       const y = top + (height - tall(names)) / 2 + row * (CARD.height + GAP.y);
-      cards.set(name, { x: side + place * (cardWidth + gap), y, width: cardWidth, height: CARD.height });
+      cards.set(name, { x: left + place * (cardWidth + gap), y, width: cardWidth, height: CARD.height });
     }));
     top += height;
   }

@@ -4,7 +4,7 @@ const MOST_POINTS = 720;
 const MOST_DECISIONS = 200;
 const MOST_EVENTS = 300;
 
-const MEANS = ["observed_per_s", "true_per_s", "required_per_s", "utilization", "offered_per_s", "achieved_per_s"];
+const MEANS = ["observed_per_s", "true_per_s", "required_per_s", "utilization", "offered_per_s", "achieved_per_s", "processed_per_s"];
 const WORST = ["behind", "strained", "unknown", "ok"];
 
 export class Model {
@@ -28,7 +28,7 @@ export class Model {
     if (run === null) return;
     this.heardAtMs = performance.now();
     run.id = update.id;
-    for (const part of ["graph", "cost", "proposal", "manager", "live"]) {
+    for (const part of ["about", "graph", "cost", "proposal", "manager", "live"]) {
       if (update[part] !== undefined && update[part] !== null) run[part] = update[part];
     }
     if (update.window) {
@@ -82,7 +82,7 @@ function push(all, row, length) {
   for (const field of fields) columns[field].push(row[field]);
 }
 
-const SOURCE_FIELDS = ["offered_per_s", "achieved_per_s"];
+const SOURCE_FIELDS = ["offered_per_s", "achieved_per_s", "processed_per_s"];
 const OPERATOR_FIELDS = [
   "parallelism", "observed_per_s", "true_per_s", "required_per_s", "utilization", "backlog", "latency_s", "health",
 ];

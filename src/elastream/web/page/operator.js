@@ -24,7 +24,7 @@ export function showOperator(host, model, name, { onClose }) {
 
 function sourceFacts(model, name) {
   const source = model.run.window?.sources.find((found) => found.name === name);
-  return [["Arrives", rate(source?.offered_per_s)], ["Gets in", rate(source?.achieved_per_s)], ["Read by", readers(model, name)]];
+  return [["Arrives", rate(source?.offered_per_s)], ["Gets in", rate(source?.achieved_per_s)], ["Goes through all of the pipeline", rate(source?.processed_per_s)], ["Read by", readers(model, name)]];
 }
 
 const readers = (model, name) => model.run.graph.edges.filter(({ producer }) => producer === name).map(({ consumer }) => consumer).join(", ") || NOTHING;

@@ -1,7 +1,7 @@
 // The small panels beside the decisions: what the policy wants now, executors, the manager's log.
 
 import { Keyed, icon, make, setAttribute, setHidden, setText } from "./dom.js";
-import { dayAndTime, number, plural, share, time } from "./format.js";
+import { bytes, dayAndTime, number, plural, share, time } from "./format.js";
 import { reasonLines } from "./decisions.js";
 
 const MOST_LOGGED = 120;
@@ -39,29 +39,61 @@ function adviceRow({ operator, need, parallelism }, now) {
     make("td", { class: "figure" }, parallelism === null ? "no opinion" : number(parallelism), changed && icon(parallelism > now ? "up" : "down")));
 }
 
+/** The processes that run tasks, and the nodes that instances were placed on, where the engine tells of either. */
 export class Executors {
   constructor(host) {
     this.note = make("p", { class: "nothing" });
-    this.list = make("ul", { class: "executors" });
-    host.append(this.list, this.note);
-    this.rows = new Keyed(this.list, ({ name }) => name, ({ name }) => executor(name));
+    this.head = make("p", { class: "executors-head" });
+    const [executors, nodes] = [make("ul", { class: "executors" }), make("ul", { class: "executors" })];
+    host.append(this.head, executors, nodes, this.note);
+    this.executors = new Keyed(executors, ({ id }) => id, executorRow);
+    this.nodes = new Keyed(nodes, ({ name }) => name, nodeRow);
   }
 
   show(window) {
-    const nodes = window?.nodes ?? [];
-    setHidden(this.note, nodes.length > 0);
-    setText(this.note, window ? "The engine does not tell of executors: all runs in one process, or it does not say where." : "Nothing measured yet.");
-    this.rows.show(nodes, fillExecutor);
+    const { nodes = [], executors = [] } = window ?? {};
+    setHidden(this.note, nodes.length + executors.length > 0);
+    setText(this.note, window ? "The engine does not tell of executors." : "Nothing measured yet.");
+    setHidden(this.head, executors.length < 2);
+    setText(this.head, allText(executors));
+    this.executors.show(executors, fillExecutor);
+    this.nodes.show(nodes, fillNode);
   }
 }
 
-function executor(name) {
-  const slots = make("span", { class: "slots", "aria-hidden": "true" });
-  const value = make("span", { class: "executor-value" });
-  return { element: make("li", { class: "executor" }, make("span", { class: "executor-name", title: name }, name), value, slots), slots, value };
+const total = (executors, field) => executors.reduce((sum, executor) => sum + (executor[field] ?? 0), 0);
+
+function allText(executors) {
+  return `${plural(executors.length, "executor")} with ${plural(total(executors, "cores"), "core")}, ${number(total(executors, "busy_cores"))} busy`;
 }
 
-function fillExecutor({ element, slots, value }, { slots: count, instances, available }) {
+function executorRow({ id, host, node }) {
+  const name = `${id === "driver" ? "driver" : `executor ${id}`} on ${node ?? host}`;
+  const [value, fill, more] = [make("span", { class: "executor-value" }), make("span", { class: "meter-fill" }), make("span", { class: "executor-more" })];
+  const meter = make("span", { class: "meter", "aria-hidden": "true" }, fill);
+  return { element: make("li", { class: "executor" }, make("span", { class: "executor-name", title: `${name} (${host})` }, name), value, meter, more), value, fill, more };
+}
+
+function fillExecutor({ element, value, fill, more }, executor) {
+  const { cores, busy_cores: busy, active_tasks: tasks, memory_used_bytes: used, memory_bytes: all, peak_heap_bytes: heap, leaving } = executor;
+  element.dataset.leaving = leaving;
+  setText(value, busy === null ? plural(cores, "core") : `${number(busy)} of ${plural(cores, "core")} busy`);
+  fill.style.width = `${Math.min(1, (busy ?? 0) / cores) * 100}%`;
+  setText(more, [
+    leaving && "leaving, takes no more tasks",
+    `${plural(tasks, "task")} now`,
+    all !== null && `${bytes(used)} of ${bytes(all)} for blocks`,
+    heap !== null && `heap ${bytes(heap)} at most`,
+  ].filter(Boolean).join(" · "));
+}
+
+function nodeRow({ name }) {
+  const slots = make("span", { class: "slots", "aria-hidden": "true" });
+  const value = make("span", { class: "executor-value" });
+  return { element: make("li", { class: "executor" }, make("span", { class: "executor-name", title: name }, `node ${name}`), value, slots), slots, value };
+}
+
+function fillNode({ element, slots, value }, { slots: count, instances, available }) {
   element.dataset.available = available;
   setText(value, available ? `${instances} of ${plural(count, "slot")} in use` : "not available");
   const drawn = Math.min(MOST_SLOTS, Math.max(count, instances));

@@ -15,11 +15,15 @@ export function valueScale(highest, { whole = false, wanted = 4 } = {}) {
   return { most: count * step, ticks: Array.from({ length: count + 1 }, (_, i) => i * step) };
 }
 
-/** Round times within a span, at most so many; wall time is round where the reader's clock is. */
-export function timeTicks(fromS, toS, wanted, offsetS = 0) {
+/**
+ * Round times within a span; wall time is round where the reader's clock is. `room` is how many fit, `short` how many
+ * where they are minutes, which are written without seconds.
+ */
+export function timeTicks(fromS, toS, { room, short = room, offsetS = 0 }) {
   const span = toS - fromS;
   if (!(span > 0)) return { step: 1, ticks: [] };
-  const step = TIME_STEPS_S.find((found) => span / found <= wanted) ?? Math.ceil(span / wanted / 604_800) * 604_800;
+  const fits = (step) => span / step <= (step < 60 ? room : short);
+  const step = TIME_STEPS_S.find(fits) ?? Math.ceil(span / short / 604_800) * 604_800;
   const ticks = [];
   for (let at = Math.ceil((fromS + offsetS) / step) * step - offsetS; at <= toS; at += step) ticks.push(at);
   return { step, ticks };

@@ -73,8 +73,11 @@ export class Status {
 
   #title() {
     const { run, health } = this.model;
-    const name = run.graph?.pipeline ?? this.model.configuration?.pipeline ?? "…";
+    const { pipeline: name, policy } = run.about;
     setText(byId("pipeline"), name);
+    setAttribute(byId("pipeline"), "title", `The pipeline: ${name}`);
+    setHidden(byId("policy"), !policy);
+    setText(byId("policy"), policy ? `policy ${policy}` : "");
     const title = `${SYMBOLS[health]} ${name} · elastream`;
     if (document.title !== title) document.title = title;
   }

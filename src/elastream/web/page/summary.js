@@ -25,11 +25,12 @@ export class Summary {
   show(model) {
     const { window, cost } = model.run;
     const scaled = (window?.operators ?? []).filter(({ parallelism }) => parallelism !== null);
-    setHealth(this.icon, model.health);
-    setAttribute(this.tiles.share.element, "data-health", model.health);
+    const health = isShort(model) ? "unknown" : model.health;
+    setHealth(this.icon, health);
+    setAttribute(this.tiles.share.element, "data-health", health);
     this.#set("share", share(window?.achieved_share ?? null), saidOf(model));
     this.#set("input", rate(sum((window?.sources ?? []).map(({ offered_per_s: offered }) => offered))),
-      `${rate(sum((window?.sources ?? []).map(({ achieved_per_s: achieved }) => achieved)))} get through`);
+      `${rate(sum((window?.sources ?? []).map(({ processed_per_s: processed }) => processed)))} get through`);
     const peak = sum(Object.values(cost.peak));
     this.#set("instances", number(sum(scaled.map(({ parallelism }) => parallelism))), peak === null ? "" : `${number(peak)} at most`);
     const [waiting, most] = worst(scaled, "backlog");
@@ -53,9 +54,14 @@ function tile(name, note = "", mark = null) {
   return { element, value, note: small };
 }
 
+const KEPT_UP = 0.95; // as the server has it
 const WORDS = { ok: "keeps up", strained: "keeps up, with strain", behind: "falls behind", unknown: "not measured" };
 
+/** Less was done than arrived, and yet no operator is behind: a batch that ends in the next window, or was missed. */
+const isShort = ({ health, run: { window } }) => health === "ok" && window.achieved_share !== null && window.achieved_share < KEPT_UP;
+
 function saidOf(model) {
+  if (isShort(model)) return model.run.window.missing.length ? "not all was measured" : "no operator is behind";
   const alike = (model.run.window?.operators ?? []).filter(({ health }) => health === model.health);
   const first = alike.find(({ parallelism }) => parallelism !== null) ?? alike[0]; // a source is behind because of others
   const word = WORDS[model.health];
@@ -91,7 +97,7 @@ function costText(cost) {
   const peak = Object.values(cost.peak).reduce((total, value) => total + value, 0);
   const parts = Object.entries(cost.peak).map(([name, count]) => `${name} ${count}`).join(", ");
   const less = cost.saved_share > 0.005 ? `${percent(cost.saved_share)} less than` : "as much as";
-  return `In ${duration(cost.span_s)} ${less} ${plural(peak, "instance")} all the time, the most that each operator has had: ${parts}.`;
+  return `In ${duration(cost.span_s)}, ${less} ${plural(peak, "instance")} all the time, the most that each operator has had: ${parts}.`;
 }
 
 function bar(name, style) {
