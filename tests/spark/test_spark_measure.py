@@ -144,12 +144,15 @@ def test_a_rescale_restarts_none_but_the_stateful_operators_that_change(running:
     assert running.rescale(words=3).succeeded
     assert running.runs() == before, "a stateless operator changes between two batches"
 
+    running.put("sentences", [("one two three",)] * 30)
+    running.drain()
     assert running.rescale(counts=4).succeeded
     assert running.runs()["words"] == before["words"]
     assert running.runs()["counts"] != before["counts"]
     assert running.engine.plan() == {"words": 3, "counts": 4}
     running.put("sentences", [("one two three",)] * 30)
     running.drain()
+    assert running.engine.measure().gaps == (), "nobody misses the batches of before"
 
 
 def test_two_engines_do_not_share_a_folder(running: Running, spark: SparkSession, tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ class StepQuery:
         self._full_before = None  # with other instances it took another time
         if self.step.state_partitions is not None:
             self.stop()
+            self.written.clear()  # its progress ends with the query, and nobody asks for what was before an action
             crash_point(CrashPoint.RESCALE_STOPPED, self.step.name)
             self.start()
             crash_point(CrashPoint.RESCALE_STARTED, self.step.name)
