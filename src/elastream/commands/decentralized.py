@@ -52,6 +52,10 @@ def run(
     batch_interval: Annotated[str, typer.Option(help="How often an instance takes a batch.")] = "2 s",
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
     seed: Annotated[int, typer.Option(help="Of the dice that the instances throw.")] = 0,
+    control: Annotated[str, typer.Option(help="What carries control messages: tcp or kafka.")] = "tcp",
+    kafka_servers: Annotated[
+        str, typer.Option(help="For --control kafka; `elastream kafka start` runs a broker.")
+    ] = "localhost:9092",
     folder: FolderOption = None,
     fresh: Annotated[bool, typer.Option(help="Begin anew: delete what an earlier run left there.")] = False,
     generate: Annotated[bool, typer.Option(help="Write the file's own load to its feed.")] = True,
@@ -64,6 +68,7 @@ def run(
     """
     from elastream.engines.decentralized.launch import feeding, run_folder, start, stop
     from elastream.engines.decentralized.settings import RunSettings
+    from elastream.engines.decentralized.transports import delete_topics
     from elastream.engines.spark.run import read_pipeline
 
     found = read_pipeline(file)
@@ -75,10 +80,14 @@ def run(
         period_s=duration_of("--period", period),
         batch_interval_s=duration_of("--batch-interval", batch_interval),
         seed=seed,
+        control=control,
+        kafka_servers=kafka_servers,
     )
     for_s = duration_of("--duration", duration)
     if fresh and where.path.exists():
         stop(where)
+        for left in delete_topics(where):
+            err.print(left, soft_wrap=True)
         shutil.rmtree(where.path)
     start(where, found, chosen)
     try:

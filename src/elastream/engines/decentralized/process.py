@@ -27,7 +27,7 @@ from elastream.engines.decentralized.protocol import Protocol
 from elastream.engines.decentralized.scaling import MetricCollector, ScalingTrigger
 from elastream.engines.decentralized.settings import read_settings
 from elastream.engines.decentralized.supervisor import DIED, ENDED, NOT_AGAIN, start_supervisor
-from elastream.engines.decentralized.tcp import TcpTransport
+from elastream.engines.decentralized.transports import transport_of
 from elastream.engines.spark.run import read_pipeline
 from elastream.errors import ElastreamError
 
@@ -54,7 +54,7 @@ class InstanceProcess:
         self._inbox = Inbox(lanes_of(run, self._folder, pipeline[operator_of(me)]))
         self._protocol.begin()
         self._record("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)
-        self._transport = TcpTransport(self._protocol, self._run_folder, record=self._record, on_stale=self._stale)
+        self._transport = transport_of(settings, self._protocol, run, record=self._record, on_stale=self._stale)
         self._data = DataJob(pipeline, run, self._folder, settings, self._protocol.send_records)
         collector = MetricCollector(self._inbox, self._protocol, EventLog(self._folder.metrics).record)
         self._parts = (
@@ -124,6 +124,7 @@ class InstanceProcess:
     def _end(self) -> None:
         self._folder.mark_ended()
         self._record("ended")
+        self._transport.stop()
         self._data.close()
         folder = self._folder
         for left in (folder.inbox, folder.outbox, folder.plans, folder.checkpoint, folder.path / "scratch"):
