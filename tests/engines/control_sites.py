@@ -30,7 +30,7 @@ from elastream.testing import chain
 FLOW = Dataflow.of((Operator(name=name, source=name == "a") for name in "abc"), chain("a", "b", "c"))
 FIRST = ("a/0", "b/0", "c/0")
 OVER_TCP = RunSettings(pipeline=Path("p.py"))
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 Link = tuple[str, str]
 """Sender and receiver."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,12 +24,15 @@ from tests.engines.control_sites import (
     wait_until,
 )
 
+from elastream.decentralized.decision import ScalingPolicy, Variant
 from elastream.decentralized.instance import Phase
 from elastream.engines.decentralized import transports
 from elastream.engines.decentralized.folders import RunFolder
 from elastream.engines.decentralized.kafka_control import control_topic
 from elastream.engines.decentralized.settings import RunSettings
-from elastream.engines.decentralized.transports import check_transport, delete_topics, with_topics
+from elastream.engines.decentralized.topic_names import new_topics
+from elastream.engines.decentralized.topic_publisher import records_topic
+from elastream.engines.decentralized.transports import check_same_data, check_transport, delete_topics, with_topics
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.ports import free_port
 from elastream.errors import ElastreamError, InvalidInput
@@ -183,20 +187,20 @@ def test_whoever_is_killed_nothing_is_lost_repeated_or_reordered_and_all_views_a
     storm = Storm(sites, seed=4)
     really = os.replace
     monkeypatch.setattr(os, "replace", lambda *paths: storm.replace(really, *paths))
-    storm.blow(30)
+    storm.blow(25)
     if sites.settings.control == "kafka":
         broker: Broker = request.getfixturevalue("broker")
         broker.kill()
         try:
-            storm.blow(15)
+            storm.blow(6)
         finally:
             broker.start()
         deliver_everything_again(sites)
-    storm.blow(15)
+    storm.blow(10)
     wait_until(sites.at_rest, sites.story)
     sites.check_views()
     assert sites.notes.heard == {link: said for link, said in sites.notes.said.items() if said}
-    assert min(storm.kills, storm.duplications, storm.leaves) > 5
+    assert min(storm.kills, storm.duplications, storm.leaves) > 3
     refusals = [why for site in sites.values() for why in site.refusals]
     assert [why for why in refusals if "stale" not in why] == []
 
@@ -268,7 +272,9 @@ def test_a_broker_that_never_answers_holds_nobody_up(tmp_path: Path) -> None:
 
 def test_names_of_topics_are_short_and_differ_where_addresses_do() -> None:
     addresses = ["b/0", "b/0.1", "b.0/1", "b-0/1", "bé/0", f"b/{'1.' * 300}1", f"b/{'1.' * 300}2"]
-    names = [control_topic("localhost:1", "run", address).name for address in addresses]
+    topics = new_topics("a pipeline" * 100)
+    names = [control_topic("localhost:1", topics, address).name for address in addresses]
+    names += [records_topic("localhost:1", topics, address).name for address in addresses]
     assert len(set(names)) == len(names)
     assert all(len(name) <= 249 and set(name) < set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in names)
 
@@ -282,11 +288,28 @@ def test_a_run_has_topics_of_its_own_and_keeps_them() -> None:
     assert with_topics(OVER_TCP, "taxi zones") == OVER_TCP
 
 
-def test_a_transport_that_cannot_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidInput, match=r"--control is tcp or kafka, found 'kafak'.*did you mean 'kafka'"):
-        check_transport(replace(OVER_TCP, control="kafak"))
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"control": "kafak"}, "--control is tcp or kafka, found 'kafak' (did you mean 'kafka'?)"),
+        ({"data": "topics"}, "--data is files or kafka, found 'topics'"),
+        ({"data": "kafka", "policy": ScalingPolicy(variant=Variant.COUNTED)}, "use the variant 'local'"),
+        ({"control": "kafka"}, "does not answer: `elastream kafka start` runs a broker"),
+        ({"data": "kafka"}, "does not answer: `elastream kafka start` runs a broker"),
+    ],
+)
+def test_what_cannot_work_between_instances_is_refused(
+    given: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transports, "_ANSWER_S", 0.2)
-    away = over_kafka(f"127.0.0.1:{free_port('127.0.0.1')}")
-    with pytest.raises(ElastreamError, match=r"does not answer: `elastream kafka start` runs a broker"):
-        check_transport(away)
+    nowhere = f"127.0.0.1:{free_port('127.0.0.1')}"
+    with pytest.raises(ElastreamError, match=re.escape(why)):
+        check_transport(replace(OVER_TCP, kafka_servers=nowhere, **given))
     check_transport(OVER_TCP)
+
+
+def test_records_cannot_move_between_files_and_topics(tmp_path: Path) -> None:
+    topics = replace(OVER_TCP, data="kafka")
+    check_same_data(topics, topics, RunFolder(tmp_path))
+    with pytest.raises(InvalidInput, match="its records lie in files, and it cannot go on with --data kafka"):
+        check_same_data(topics, OVER_TCP, RunFolder(tmp_path))

@@ -53,8 +53,11 @@ def run(
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
     seed: Annotated[int, typer.Option(help="Of the dice that the instances throw.")] = 0,
     control: Annotated[str, typer.Option(help="What carries control messages: tcp or kafka.")] = "tcp",
+    data: Annotated[
+        str, typer.Option(help="Where records lie between instances: files, or topics that they share: kafka.")
+    ] = "files",
     kafka_servers: Annotated[
-        str, typer.Option(help="For --control kafka; `elastream kafka start` runs a broker.")
+        str, typer.Option(help="For --control and --data kafka; `elastream kafka start` runs a broker.")
     ] = "localhost:9092",
     folder: FolderOption = None,
     fresh: Annotated[bool, typer.Option(help="Begin anew: delete what an earlier run left there.")] = False,
@@ -81,6 +84,7 @@ def run(
         batch_interval_s=duration_of("--batch-interval", batch_interval),
         seed=seed,
         control=control,
+        data=data,
         kafka_servers=kafka_servers,
     )
     for_s = duration_of("--duration", duration)
@@ -189,7 +193,7 @@ def _tell_troubles(run: Any, since_s: float, *, quiet: bool) -> float:
     from elastream.engines.decentralized.events import all_events
 
     for event in all_events(run):
-        if event["at_s"] > since_s and event["event"] in ("failed", "died", "refused"):
+        if event["at_s"] > since_s and event["event"] in ("failed", "died", "refused", "waits"):
             since_s = event["at_s"]
             if not quiet:
                 why = str(event.get("why", f"status {event.get('status')}")).split("\n", 1)[0]

@@ -16,7 +16,7 @@ DEFAULT_PORT = 9092
 
 
 kafka_app = typer.Typer(
-    help="Kafka for `run --channels kafka` and `decentralized run --control kafka`: its jars, a broker to try.",
+    help="Kafka for `run --channels kafka` and `decentralized run --data kafka`: its jars, a broker to try.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

@@ -19,9 +19,10 @@ from pyspark.sql.types import StructType
 from elastream.decentralized.messages import operator_of
 from elastream.engines.decentralized.folders import InstanceFolder, RunFolder
 from elastream.engines.decentralized.inbox import Lanes, Offset
-from elastream.engines.decentralized.inbox_input import InboxInput
+from elastream.engines.decentralized.inbox_input import InboxInput, JsonInput
 from elastream.engines.decentralized.plans import Plans
 from elastream.engines.decentralized.settings import RunSettings
+from elastream.engines.decentralized.topic_records import TopicRecords
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.engine import check_frame, result_of
@@ -50,8 +51,15 @@ _SPARK = {
 
 class DataJob:
     def __init__(
-        self, pipeline: Pipeline, run: RunFolder, folder: InstanceFolder, settings: RunSettings, send: Send
+        self,
+        pipeline: Pipeline,
+        run: RunFolder,
+        folder: InstanceFolder,
+        settings: RunSettings,
+        send: Send,
+        topics: TopicRecords | None = None,
     ) -> None:
+        """With `topics` its records come from there, unless it reads a feed."""
         self._pipeline = pipeline
         self._step = pipeline[operator_of(folder.me)]
         self._run = run
@@ -61,7 +69,9 @@ class DataJob:
         self._spark: SparkSession | None = None
         self._jvm_lock: JvmLock | None = None
         self._query: StreamingQuery | None = None
+        self._topics = topics
         self._inputs: tuple[InboxInput, ...] = ()
+        self._topic_inputs: tuple[JsonInput, ...] = ()
         self._plans = Plans(folder.plans)
         self._kept: FileChannel | None = None
         self.batches = 0
@@ -93,6 +103,8 @@ class DataJob:
         return self._query is not None
 
     def start(self) -> None:
+        if self._topics is not None:
+            self._topics.start()
         frame = self._frame()
         check_frame(self._step, frame)
         self._query = (
@@ -135,9 +147,12 @@ class DataJob:
         known = schemas(spark, self._pipeline, upto=step.name)
         if step.kind is Kind.FEED:
             self._inputs = (self._input(step.name, _declared(step)),)
+        elif self._topics is not None:
+            slots = self._settings.cores
+            self._topic_inputs = tuple(JsonInput(name, known[name], slots=slots) for name in step.reads)
         else:
             self._inputs = tuple(self._input(name, known[name]) for name in step.reads)
-        frames = [one.frame(spark) for one in self._inputs]
+        frames = [one.frame(spark) for one in (*self._inputs, *self._topic_inputs)]
         if step.kind is not Kind.OPERATOR:
             return frames[0]
         assert step.function is not None
@@ -159,7 +174,7 @@ class DataJob:
     # In Spark's thread, for every batch
 
     def _write(self, frame: DataFrame, batch: int) -> None:
-        if self._inputs and not self._load(batch):
+        if (self._inputs or self._topic_inputs) and not self._load(batch):
             return
         step = self._step
         if step.kind is Kind.SINK and step.function is not None:
@@ -182,10 +197,21 @@ class DataJob:
 
     def _load(self, batch: int) -> bool:
         """Put what this batch is to read where the query finds it; whether there is anything to do."""
-        plan = self._plans.plan(batch, self._latest)
-        loaded = [one.load(self.session, plan.start[one.name], plan.end[one.name]) for one in self._inputs]
+        loaded = self._load_topics(batch) if self._topic_inputs else self._load_lanes(batch)
         # with state a batch without records still moves watermarks and timers on
         return any(loaded) or self._step.state_partitions is not None
+
+    def _load_lanes(self, batch: int) -> list[int]:
+        plan = self._plans.plan(batch, self._latest)
+        return [one.load(self.session, plan.start[one.name], plan.end[one.name]) for one in self._inputs]
+
+    def _load_topics(self, batch: int) -> list[int]:
+        assert self._topics is not None
+        found = self._topics.load(batch, self._settings.most_records)
+        return [
+            one.put_evenly(self.session, [value.decode() for value in found.get(one.name, ())])
+            for one in self._topic_inputs
+        ]
 
     def _latest(self, start: Mapping[str, Offset]) -> dict[str, Offset]:
         most = self._settings.most_records

@@ -17,10 +17,9 @@ through old messages again, no more.
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 import os
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from elastream.decentralized.link import Envelope, Stale
 from elastream.decentralized.messages import Address
 from elastream.engines.decentralized.folders import RunFolder, read_whole, write_whole
 from elastream.engines.decentralized.protocol import Protocol, Record
+from elastream.engines.decentralized.topic_names import topic_name
 from elastream.engines.spark.kafka.topic import (
     MOST_MESSAGE_BYTES,
     Topic,
@@ -43,10 +43,9 @@ from elastream.errors import ElastreamError
 _RETRY_S = 1.0
 _LONGEST_RETRY_S = 8.0
 _LOOK_S = 0.2
-_CREATE_S = 3.0
+_CREATE_S = 1.5
 _STOP_S = 5.0
 _LAST_WORDS_S = 1.0
-_MOST_READABLE = 100  # of the 249 letters of a topic's name
 _TOPIC_SETTINGS = {
     # who has not read it by then is sent it again
     "retention.ms": "3600000",
@@ -73,9 +72,8 @@ _CONSUMER: dict[str, Any] = {
 
 
 def control_topic(servers: str, topics: str, instance: Address) -> Topic:
-    """`topics` is what the names of a run's topics begin with. Addresses may be long, and hold any letters."""
-    readable = re.sub(r"[^A-Za-z0-9-]", "-", instance)[:_MOST_READABLE]
-    name = f"{topics}-{readable}-{hashlib.sha256(instance.encode()).hexdigest()[:12]}"
+    """`topics` is what the names of a run's topics begin with."""
+    name = topic_name(topics, f"control-{instance}")
     return Topic(servers=servers, name=name, partitions=1, settings=_TOPIC_SETTINGS)
 
 
@@ -183,10 +181,9 @@ class KafkaControl:
 
         line = {"from": self._protocol.me, "to": receiver, "incarnation": self._protocol.incarnation, **what}
         topic = control_topic(self._servers, self._topics, receiver)
-        try:
+        # there may be no such topic, or too much that waits for the broker already
+        with contextlib.suppress(BufferError, KafkaException):
             self._producer.produce(topic.name, json.dumps(line).encode(), partition=0)
-        except (BufferError, KafkaException) as error:
-            self._record("refused", why=f"Kafka does not take a message for {receiver!r}: {error}")
 
     # Receiving
 
@@ -229,7 +226,8 @@ class KafkaControl:
         return int(found["offset"]) if found.get("topic") == self._topic.name else 0
 
     def _keep_position(self, offset: int) -> None:
-        write_whole(self._folder.path / "position.json", {"topic": self._topic.name, "offset": offset})
+        with contextlib.suppress(OSError):  # then a few messages come again
+            write_whole(self._folder.path / "position.json", {"topic": self._topic.name, "offset": offset})
 
     def _take(self, value: bytes) -> None:
         try:

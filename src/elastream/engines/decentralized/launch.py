@@ -15,7 +15,7 @@ from pathlib import Path
 from elastream.engines.decentralized.folders import RunFolder, take_lock
 from elastream.engines.decentralized.settings import RunSettings, first_address, read_settings
 from elastream.engines.decentralized.supervisor import start_supervisor
-from elastream.engines.decentralized.transports import check_transport, with_topics
+from elastream.engines.decentralized.transports import check_same_data, check_transport, with_topics
 from elastream.engines.spark.pipeline import Kind
 from elastream.engines.spark.run import PipelineFile
 from elastream.engines.spark.session import check_java
@@ -37,6 +37,7 @@ def start(run: RunFolder, file: PipelineFile, settings: RunSettings) -> None:
             raise InvalidInput(f"{run.path}: holds a run of {before.pipeline}; choose another folder, or --fresh")
         if living(run):
             raise ElastreamError(f"{run.path}: this run is under way; `elastream decentralized stop` ends it")
+        check_same_data(settings, before, run)
         settings = replace(settings, seed=before.seed, topics=before.topics)
     run.path.mkdir(parents=True, exist_ok=True)
     run.stop.unlink(missing_ok=True)

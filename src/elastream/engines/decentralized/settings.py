@@ -37,6 +37,8 @@ class RunSettings:
     seed: int = 0
     control: str = "tcp"
     """What carries control messages, see `transports.py`."""
+    data: str = "files"
+    """Where records lie: in files, an inbox for each instance, or in topics of Kafka, which instances share."""
     kafka_servers: str = ""
     topics: str = ""
     """What the names of its topics begin with, where it has any; no other run has the same."""
