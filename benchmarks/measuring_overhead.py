@@ -87,8 +87,8 @@ def run(*, pairs: int = 10, often_pairs: int = 4, window_s: float | None = None)
     window_s = default_s if window_s is None else window_s
     with session("overhead", slots=_SLOTS) as spark:
         with temporary_folder() as folder:
-            # enough for all windows at any speed, and few commits, as a channel has that is not far behind
-            put_backlog(channel(folder, "sentences"), commits=1_000, records_each=1_000_000)
+            # enough for all windows at some millions a second
+            put_backlog(channel(folder, "sentences"), commits=4_000, records_each=1_000_000)
             with running(
                 spark, pipeline(), folder, batch_interval_s=_BATCH_INTERVAL_S, channel_bound=_CHANNEL_BOUND
             ) as engine:

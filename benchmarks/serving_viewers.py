@@ -48,7 +48,7 @@ def run(*, pairs: int = 10, window_s: float = 30.0) -> Report:
     feed = Feed("viewers")
     shown = ConfigurationView(pipeline="", shown="run", policy="ds2", options=(), knobs=(), acts=False)
     with session("viewers", slots=_SLOTS) as spark, temporary_folder() as folder:
-        put_backlog(channel(folder, "sentences"), commits=1_000, records_each=1_000_000)
+        put_backlog(channel(folder, "sentences"), commits=4_000, records_each=1_000_000)
         with (
             running(spark, pipeline(), folder, batch_interval_s=1.0, channel_bound=400_000) as engine,
             Server(feed, shown, Address(port=0)) as server,

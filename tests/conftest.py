@@ -1,5 +1,6 @@
 """The order of the tests: those that need a Spark take minutes, so they come last. No test fails for being slow on
-a machine that does other things, too. And one browser for all that look at the page."""
+a machine that does other things, too. And one browser for all that look at the page, one broker of Kafka for all
+that need it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,11 @@ from pathlib import Path
 import pytest
 from benchmarks.browser import Browser, missing_browser
 from hypothesis import settings
+
+from elastream.engines.spark.kafka.broker import Broker
+from elastream.engines.spark.kafka.jars import missing_jars
+from elastream.engines.spark.session import check_java
+from elastream.errors import ElastreamError
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -42,3 +48,26 @@ def browser(_one_browser: Browser) -> Iterator[Browser]:
     yield _one_browser
     _one_browser.open("about:blank")  # so that no page looks for a server that is gone
     assert _one_browser.complaints() == []
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    try:
+        check_java()
+    except ElastreamError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"with CI=true the tests on Spark must run: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def broker(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    if missing := missing_jars():
+        why = f"{len(missing)} jars of Kafka are missing, the first {missing[0].file}: see `make kafka-jars`"
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"with CI=true the tests on Kafka must run: {why}")
+        pytest.skip(why)
+    broker = Broker(tmp_path_factory.mktemp("kafka"))
+    broker.start()
+    yield broker
+    broker.kill()  # nobody needs its records any more

@@ -1,8 +1,7 @@
-"""One Spark, and one broker of Kafka, for all tests that run pipelines in this process (`make test` has two)."""
+"""One Spark for all tests that run pipelines in this process (`make test` has two)."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,22 +11,16 @@ from pyspark.sql import SparkSession
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.kafka.jars import JarUse, jar_paths, missing_jars
-from elastream.engines.spark.session import check_java, start_session
-from elastream.errors import ElastreamError
+from elastream.engines.spark.session import start_session
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _java() -> None:
-    try:
-        check_java()
-    except ElastreamError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"with CI=true the tests on Spark must run: {error}")
-        pytest.skip(str(error))
+def _needs_java(java: None) -> None:
+    """Every test here."""
 
 
 @pytest.fixture(scope="session")
-def spark(_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """More slots than cores: what the tests let records cost is waiting, which needs no core."""
     warehouse: Path = tmp_path_factory.mktemp("spark")
     settings = {
@@ -41,19 +34,6 @@ def spark(_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spa
     session = start_session("tests", master="local[8]", settings=settings, jars=jars)
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def broker(_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    if missing := missing_jars():
-        why = f"{len(missing)} jars of Kafka are missing, the first {missing[0].file}: see `make kafka-jars`"
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"with CI=true the tests on Kafka must run: {why}")
-        pytest.skip(why)
-    broker = Broker(tmp_path_factory.mktemp("kafka"))
-    broker.start()
-    yield broker
-    broker.kill()  # nobody needs its records any more
 
 
 @pytest.fixture(params=["files", "kafka"])

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from running import kept, records, wait_until
 
 from elastream.decentralized.decision import ScalingPolicy
@@ -25,6 +26,7 @@ from elastream.engines.decentralized.launch import living, start, stop
 from elastream.engines.decentralized.overview import InstanceView, counts, look
 from elastream.engines.decentralized.settings import RunSettings
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.run import read_pipeline
 from elastream.workloads.generator import generate
 from elastream.workloads.load import Load
@@ -89,7 +91,18 @@ def _one_killed(run: RunFolder, phases: Iterable[Phase], story: Callable[[], str
     return killed[0]
 
 
-def test_instances_scale_themselves_and_survive_kills_while_they_do(tmp_path: Path) -> None:
+@pytest.fixture(params=["tcp and files", pytest.param("kafka", marks=pytest.mark.long)])
+def between(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What lies between instances, as settings of a run."""
+    if request.param != "kafka":
+        return {}
+    broker: Broker = request.getfixturevalue("broker")
+    return {"control": "kafka", "data": "kafka", "kafka_servers": broker.servers}
+
+
+def test_instances_scale_themselves_and_survive_kills_while_they_do(
+    tmp_path: Path, between: dict[str, str]
+) -> None:
     run, sink = RunFolder(tmp_path / "run"), FileChannel(kept(tmp_path, "all"))
     file = tmp_path / "numbers.py"
     file.write_text(_PIPELINE.format(folder=str(sink.log.folder)))
@@ -100,6 +113,7 @@ def test_instances_scale_themselves_and_survive_kills_while_they_do(tmp_path: Pa
         policy=ScalingPolicy(target_load=0.7, upper_load=0.9, lower_load=0.2),
         period_s=4.0,
         batch_interval_s=0.5,
+        **between,
     )
     rate, fed = _Rate(_HIGH_PER_S), threading.Event()
 

@@ -57,6 +57,13 @@ def run(
     batch_interval: Annotated[str, typer.Option(help="How often an instance takes a batch.")] = "2 s",
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
     seed: Annotated[int, typer.Option(help="Of the dice that the instances throw.")] = 0,
+    control: Annotated[str, typer.Option(help="What carries control messages: tcp or kafka.")] = "tcp",
+    data: Annotated[
+        str, typer.Option(help="Where records lie between instances: files, or topics that they share: kafka.")
+    ] = "files",
+    kafka_servers: Annotated[
+        str, typer.Option(help="For --control and --data kafka; `elastream kafka start` runs a broker.")
+    ] = "localhost:9092",
     folder: FolderOption = None,
     fresh: Annotated[bool, typer.Option(help="Begin anew: delete what an earlier run left there.")] = False,
     generate: Annotated[bool, typer.Option(help="Write the file's own load to its feed.")] = True,
@@ -69,6 +76,7 @@ def run(
     """
     from elastream.engines.decentralized.launch import feeding, run_folder, start, stop
     from elastream.engines.decentralized.settings import RunSettings
+    from elastream.engines.decentralized.transports import delete_topics
     from elastream.engines.spark.run import read_pipeline
 
     found = read_pipeline(file)
@@ -81,10 +89,15 @@ def run(
         period_s=duration_of("--period", period),
         batch_interval_s=duration_of("--batch-interval", batch_interval),
         seed=seed,
+        control=control,
+        data=data,
+        kafka_servers=kafka_servers,
     )
     for_s = duration_of("--duration", duration)
     if fresh and where.path.exists():
         stop(where)
+        for left in delete_topics(where):
+            err.print(left, soft_wrap=True)
         shutil.rmtree(where.path)
     start(where, found, chosen)
     try:
@@ -187,7 +200,7 @@ def _tell_troubles(run: Any, since_s: float, *, quiet: bool) -> float:
     from elastream.engines.decentralized.events import all_events
 
     for event in all_events(run):
-        if event["at_s"] > since_s and event["event"] in ("failed", "died", "refused", "dropped"):
+        if event["at_s"] > since_s and event["event"] in ("failed", "died", "refused", "dropped", "no broker"):
             since_s = event["at_s"]
             if not quiet:
                 why = str(event.get("why", f"status {event.get('status')}")).split("\n", 1)[0]
@@ -220,7 +233,7 @@ def _summarize(run: Any, *, as_json: bool) -> None:
     from elastream.engines.decentralized.events import all_events
     from elastream.engines.decentralized.overview import counts, look
 
-    told = ("phase", "kept", "waits", "dropped", "refused", "died", "ended", "failed")
+    told = ("phase", "kept", "waits", "dropped", "refused", "no broker", "died", "ended", "failed")
     events = [event for event in all_events(run) if event["event"] in told]
     final = counts(look(run))
     if as_json:

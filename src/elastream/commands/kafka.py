@@ -16,7 +16,7 @@ DEFAULT_PORT = 9092
 
 
 kafka_app = typer.Typer(
-    help="Kafka as the channels of `elastream run`: fetch its jars, start a broker on this machine.",
+    help="Kafka for `run --channels kafka` and `decentralized run --data kafka`: its jars, a broker to try.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

@@ -21,9 +21,10 @@ from pyspark.sql.types import StructType
 from elastream.decentralized.messages import operator_of
 from elastream.engines.decentralized.folders import InstanceFolder, RunFolder
 from elastream.engines.decentralized.inbox import Lanes, Offset
-from elastream.engines.decentralized.inbox_input import InboxInput
+from elastream.engines.decentralized.inbox_input import InboxInput, JsonInput
 from elastream.engines.decentralized.plans import Plans
 from elastream.engines.decentralized.settings import RunSettings
+from elastream.engines.decentralized.topic_records import TopicRecords
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.engine import check_frame, result_of
@@ -53,8 +54,15 @@ _SPARK = {
 
 class DataJob:
     def __init__(
-        self, pipeline: Pipeline, run: RunFolder, folder: InstanceFolder, settings: RunSettings, send: Send
+        self,
+        pipeline: Pipeline,
+        run: RunFolder,
+        folder: InstanceFolder,
+        settings: RunSettings,
+        send: Send,
+        topics: TopicRecords | None = None,
     ) -> None:
+        """With `topics` its records come from there, unless it reads a feed."""
         self._pipeline = pipeline
         self._step = pipeline[operator_of(folder.me)]
         self._run = run
@@ -64,7 +72,9 @@ class DataJob:
         self._spark: SparkSession | None = None
         self._jvm_lock: JvmLock | None = None
         self._query: StreamingQuery | None = None
+        self._topics = topics
         self._inputs: tuple[InboxInput, ...] = ()
+        self._topic_inputs: tuple[JsonInput, ...] = ()
         self._plans = Plans(folder.plans)
         self._kept: FileChannel | None = None
         self.batches = 0
@@ -96,6 +106,8 @@ class DataJob:
         return self._query is not None
 
     def start(self) -> None:
+        if self._topics is not None:
+            self._topics.start()
         frame = self._frame()
         check_frame(self._step, frame)
         self._query = (
@@ -138,9 +150,12 @@ class DataJob:
         known = schemas(spark, self._pipeline, upto=step.name)
         if step.kind is Kind.FEED:
             self._inputs = (self._input(step.name, _declared(step)),)
+        elif self._topics is not None:
+            slots = self._settings.cores
+            self._topic_inputs = tuple(JsonInput(name, known[name], slots=slots) for name in step.reads)
         else:
             self._inputs = tuple(self._input(name, known[name]) for name in step.reads)
-        frames = [one.frame(spark) for one in self._inputs]
+        frames = [one.frame(spark) for one in (*self._inputs, *self._topic_inputs)]
         if step.kind is not Kind.OPERATOR:
             return frames[0]
         assert step.function is not None
@@ -162,7 +177,7 @@ class DataJob:
     # In Spark's thread, for every batch
 
     def _write(self, frame: DataFrame, batch: int) -> None:
-        came_s = self._load(batch) if self._inputs else time.time()
+        came_s = self._load(batch) if self._inputs or self._topic_inputs else time.time()
         if came_s is None:
             return
         step = self._step
@@ -187,13 +202,23 @@ class DataJob:
     def _load(self, batch: int) -> float | None:
         """Put what this batch is to read where the query finds it; by when that had come into the pipeline, None
         if there is nothing to do."""
-        plan = self._plans.plan(batch, self._latest)
-        loaded = [one.load(self.session, plan.start[one.name], plan.end[one.name]) for one in self._inputs]
+        loaded, came_s = self._load_topics(batch) if self._topic_inputs else self._load_lanes(batch)
         # with state a batch without records still moves watermarks and timers on
-        if not any(loaded) and self._step.state_partitions is None:
-            return None
+        return came_s if loaded or self._step.state_partitions is not None else None
+
+    def _load_lanes(self, batch: int) -> tuple[int, float]:
+        """How many records, and by when they had come."""
+        plan = self._plans.plan(batch, self._latest)
+        loaded = sum(one.load(self.session, plan.start[one.name], plan.end[one.name]) for one in self._inputs)
         came_s = [one.lanes.came_s(plan.end[one.name]) for one in self._inputs if plan.end[one.name]]
-        return fmean(came_s) if came_s else time.time()
+        return loaded, fmean(came_s) if came_s else time.time()
+
+    def _load_topics(self, batch: int) -> tuple[int, float]:
+        assert self._topics is not None
+        found = self._topics.load(batch, self._settings.most_records)
+        for one in self._topic_inputs:
+            one.put_evenly(self.session, [record.value.decode() for record in found if record.sender == one.name])
+        return len(found), max((record.came_s for record in found), default=time.time())
 
     def _latest(self, start: Mapping[str, Offset]) -> dict[str, Offset]:
         most = self._settings.most_records

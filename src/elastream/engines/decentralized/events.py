@@ -13,6 +13,8 @@ from typing import Any
 from elastream.decentralized.messages import Address
 from elastream.engines.decentralized.folders import RunFolder
 
+_LAST_BYTES = 4096
+
 
 class EventLog:
     def __init__(self, path: Path) -> None:
@@ -36,6 +38,17 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
         except ValueError:
             continue
         yield found
+
+
+def last_event(path: Path) -> dict[str, Any] | None:
+    """The newest that is whole, without reading all of them."""
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LAST_BYTES))
+        lines = file.read().splitlines(keepends=True)
+    whole = [line for line in lines if line.startswith(b"{") and line.endswith(b"\n")]
+    return json.loads(whole[-1]) if whole else None
 
 
 def all_events(run: RunFolder) -> list[dict[str, Any]]:

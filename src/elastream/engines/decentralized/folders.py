@@ -7,6 +7,7 @@ feeds/NAME/0/                   the channel of a feed, which someone outside wri
 instances/OPERATOR/NUMBER/      an instance:
     journal.json                its protocol and its links, replaced whole before it says anything
     endpoint.json               where it listens for control messages
+    position.json               how far it has read its topic, where they come over Kafka
     inbox/OPERATOR/NUMBER/      records from one sender, which is the only one to write there
     outbox/                     the batch that is being shared out
     plans/                      what the last batches of its query read

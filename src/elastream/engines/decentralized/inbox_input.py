@@ -9,6 +9,7 @@ processed. An instance is one JVM, so every task sees it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,11 @@ _FROM_JSON = {
 }
 
 
-class InboxInput:
-    """The lanes from one operator, which lie in `folder`."""
+class JsonInput:
+    """The records of one operator, given to each batch as JSON."""
 
-    def __init__(self, name: str, lanes: Lanes, folder: Path, schema: StructType, *, slots: int) -> None:
+    def __init__(self, name: str, schema: StructType, *, slots: int) -> None:
         self.name = name
-        self.lanes = lanes
-        self._folder = folder
         self._schema = schema
         self._slots = slots
 
@@ -54,22 +53,35 @@ class InboxInput:
         rows = ticks.select(task.alias("task")).select(text.alias("text"))
         return rows.select(F.explode(records).alias("record")).select("record.*")
 
+    def put(self, spark: SparkSession, parts: Sequence[Sequence[str]]) -> int:
+        """Where the query finds them, a part for each task; how many records that is."""
+        properties: Any = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]
+        for number in range(self._slots):
+            records = parts[number] if number < len(parts) else []
+            properties.setProperty(f"{self._property}{number}", f"[{','.join(records)}]")
+        return sum(map(len, parts))
+
+    def put_evenly(self, spark: SparkSession, records: Sequence[str]) -> int:
+        return self.put(spark, [records[task :: self._slots] for task in range(self._slots)])
+
+    @property
+    def _property(self) -> str:
+        return f"elastream.inbox.{self.name}."
+
+
+class InboxInput(JsonInput):
+    """The lanes from one operator, which lie in `folder`."""
+
+    def __init__(self, name: str, lanes: Lanes, folder: Path, schema: StructType, *, slots: int) -> None:
+        super().__init__(name, schema, slots=slots)
+        self.lanes = lanes
+        self._folder = folder
+
     def load(self, spark: SparkSession, start: Offset, end: Offset) -> int:
         """Put what lies between two offsets where the query finds it; how many records that is."""
-        properties: Any = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]
-        parts = self.lanes.parts(start, end, self._slots)
-        loaded = 0
-        for number in range(self._slots):
-            records = self._read(parts[number]) if number < len(parts) else []
-            properties.setProperty(f"{self._property}{number}", f"[{','.join(records)}]")
-            loaded += len(records)
-        return loaded
+        return self.put(spark, [self._read(part) for part in self.lanes.parts(start, end, self._slots)])
 
     def _read(self, slices: list[Slice]) -> list[str]:
         expected = to_arrow_schema(self._schema, timezone="UTC")
         batches = [batch for part in slices for batch in read_slice(self._folder, part, expected)]
         return [record.decode() for record in encode(pa.Table.from_batches(batches, expected))]
-
-    @property
-    def _property(self) -> str:
-        return f"elastream.inbox.{self.name}."

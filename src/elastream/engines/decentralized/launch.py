@@ -15,6 +15,7 @@ from pathlib import Path
 from elastream.engines.decentralized.folders import RunFolder, take_lock
 from elastream.engines.decentralized.settings import RunSettings, first_address, read_settings
 from elastream.engines.decentralized.supervisor import start_supervisor
+from elastream.engines.decentralized.transports import check_same_data, check_transport, with_topics
 from elastream.engines.spark.pipeline import Kind
 from elastream.engines.spark.run import PipelineFile
 from elastream.engines.spark.session import check_java
@@ -29,6 +30,7 @@ def start(run: RunFolder, file: PipelineFile, settings: RunSettings) -> None:
     check_java()
     graph = file.pipeline.graph()
     settings.check(graph)
+    check_transport(settings)
     if run.settings.exists():
         before = read_settings(run)
         if before.pipeline != settings.pipeline:
@@ -40,10 +42,11 @@ def start(run: RunFolder, file: PipelineFile, settings: RunSettings) -> None:
             )
         if living(run):
             raise ElastreamError(f"{run.path}: this run is under way; `elastream decentralized stop` ends it")
-        settings = replace(settings, seed=before.seed)
+        check_same_data(settings, before, run)
+        settings = replace(settings, seed=before.seed, topics=before.topics)
     run.path.mkdir(parents=True, exist_ok=True)
     run.stop.unlink(missing_ok=True)
-    settings.write(run)
+    with_topics(settings, file.pipeline.name).write(run)
     known = [folder for folder in run.instances() if not folder.has_ended]
     for address in {*(first_address(operator) for operator in graph.order), *(folder.me for folder in known)}:
         start_supervisor(run, address)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from elastream.decentralized.control import control_from_json
 from elastream.decentralized.instance import Phase
 from elastream.decentralized.messages import Address, operator_of
+from elastream.engines.decentralized.events import last_event
 from elastream.engines.decentralized.folders import InstanceFolder, RunFolder, read_whole
 from elastream.engines.decentralized.inbox import Inbox
 
@@ -48,12 +49,22 @@ def _view(folder: InstanceFolder) -> InstanceView | None:
     journal = read_whole(folder.journal)
     if journal is None:
         return None
-    state, inbox = control_from_json(journal), Inbox(sorted(folder.inbox.glob("*")))
+    state = control_from_json(journal)
+    arrived, pending = _input(folder)
     return InstanceView(
         address=folder.me,
         phase=state.instance.phase,
         waits_for_locks=state.waits_for_locks,
         incarnation=state.incarnation,
-        arrived=sum(one.records for one in inbox.arrived().values()),
-        pending=inbox.pending(),
+        arrived=arrived,
+        pending=pending,
     )
+
+
+def _input(folder: InstanceFolder) -> tuple[int, int]:
+    """Records that have arrived, and of those the ones to do: from the inbox, or as the instance told it last."""
+    if folder.inbox.exists():
+        inbox = Inbox(sorted(folder.inbox.glob("*")))
+        return sum(one.records for one in inbox.arrived().values()), inbox.pending()
+    told = last_event(folder.metrics) or {}
+    return int(told.get("received", 0)), int(told.get("pending", 0))

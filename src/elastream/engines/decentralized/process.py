@@ -15,6 +15,8 @@ import time
 import traceback
 from pathlib import Path
 
+import pyarrow as pa
+
 from elastream.decentralized.control import Controller
 from elastream.decentralized.instance import Phase
 from elastream.decentralized.messages import Create, Effect, operator_of
@@ -27,7 +29,9 @@ from elastream.engines.decentralized.protocol import Protocol
 from elastream.engines.decentralized.scaling import MetricCollector, ScalingTrigger
 from elastream.engines.decentralized.settings import read_settings
 from elastream.engines.decentralized.supervisor import DIED, ENDED, NOT_AGAIN, start_supervisor
-from elastream.engines.decentralized.tcp import TcpTransport
+from elastream.engines.decentralized.topic_records import TopicRecords
+from elastream.engines.decentralized.transports import records_of, transport_of
+from elastream.engines.spark.kafka.topic import BrokerAway
 from elastream.engines.spark.run import read_pipeline
 from elastream.errors import ElastreamError
 
@@ -50,11 +54,15 @@ class InstanceProcess:
         controller = Controller(place, settings.neighbour_locks(pipeline.graph()))
         outbox = Outbox(self._folder.outbox, lambda successor: run.instance(successor).lane(me))
         self._protocol = Protocol(controller, self._folder, outbox, carry_out=self._carry_out, record=self._record)
-        self._inbox = Inbox(lanes_of(run, self._folder, pipeline[operator_of(me)]))
+        step = pipeline[operator_of(me)]
+        self._topics = records_of(settings, pipeline, self._folder, self._record)
+        self._inbox: Inbox | TopicRecords = Inbox(lanes_of(run, self._folder, step))
+        if self._topics is not None and step.reads:
+            self._inbox = self._topics
         self._protocol.begin()
         self._record("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)
-        self._transport = TcpTransport(self._protocol, self._run_folder, record=self._record, on_stale=self._stale)
-        self._data = DataJob(pipeline, run, self._folder, settings, self._protocol.send_records)
+        self._transport = transport_of(settings, self._protocol, run, record=self._record, on_stale=self._stale)
+        self._data = DataJob(pipeline, run, self._folder, settings, self._send, self._topics)
         collector = MetricCollector(self._inbox, self._protocol, EventLog(self._folder.metrics).record)
         self._parts = (
             self._transport,
@@ -79,6 +87,8 @@ class InstanceProcess:
                 return ENDED
             self._look_after_data()
             time.sleep(_LOOK_S)
+        if self._topics is not None:
+            self._topics.leave()
         self._data.close()
         self._record("stopped")
         return ENDED
@@ -91,14 +101,17 @@ class InstanceProcess:
                 self._keep_data_running()
         elif self._data.is_running:
             self._data.stop()
-        if self._phase is Phase.DRAINING and self._inbox.pending() == 0:
-            self._protocol.drained()
+        if self._phase is Phase.DRAINING:
+            if self._topics is not None:
+                self._topics.leave()  # what it has not done, the others do
+            if self._inbox.pending() == 0:
+                self._protocol.drained()
 
     def _start_data(self) -> None:
         with self._run_folder.turn_to_start():
             self._data.start_spark()
             if self._phase in _PROCESSING:
-                self._data.start()
+                self._start_query()
         self._record("data job", running=self._data.is_running)
 
     def _keep_data_running(self) -> None:
@@ -111,9 +124,22 @@ class InstanceProcess:
             self._stopping.wait(min(_LONGEST_PAUSE_S, 2.0**self._failures))
         if not self._data.is_running:
             self._data.batches = 0
-            self._data.start()
+            self._start_query()
         elif self._data.batches > 0:
             self._failures = 0
+
+    def _start_query(self) -> None:
+        try:
+            self._data.start()
+        except BrokerAway as error:
+            self._record("no broker", why=str(error))
+
+    def _send(self, batch: int, records: pa.Table, came_s: float) -> None:
+        if self._topics is None:
+            self._protocol.send_records(batch, records, came_s)
+        else:
+            # not under the lock: whoever comes or goes, the topics stay the same
+            self._protocol.records_sent += self._topics.send(batch, records, came_s)
 
     def _carry_out(self, effect: Effect) -> None:
         """The others are seen in the state: what is to run, to drain and to end."""
@@ -123,6 +149,7 @@ class InstanceProcess:
     def _end(self) -> None:
         self._folder.mark_ended()
         self._record("ended")
+        self._transport.stop()
         self._data.close()
         folder = self._folder
         for left in (folder.inbox, folder.outbox, folder.plans, folder.checkpoint, folder.path / "scratch"):

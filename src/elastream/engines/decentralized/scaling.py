@@ -19,6 +19,7 @@ from elastream.decentralized.messages import operator_of
 from elastream.engines.decentralized.inbox import Inbox
 from elastream.engines.decentralized.protocol import Protocol, Record
 from elastream.engines.decentralized.settings import RunSettings
+from elastream.engines.decentralized.topic_records import TopicRecords
 
 _LOOK_S = 0.5
 _TELL_S = 2.0
@@ -27,7 +28,7 @@ _SETTLING = 0.35
 
 
 class MetricCollector:
-    def __init__(self, inbox: Inbox, protocol: Protocol, record: Record) -> None:
+    def __init__(self, inbox: Inbox | TopicRecords, protocol: Protocol, record: Record) -> None:
         self._inbox = inbox
         self._protocol = protocol
         self._record = record
@@ -71,7 +72,7 @@ class ScalingTrigger:
         place: Place,
         settings: RunSettings,
         collector: MetricCollector,
-        inbox: Inbox,
+        inbox: Inbox | TopicRecords,
         protocol: Protocol,
         record: Record,
     ) -> None:

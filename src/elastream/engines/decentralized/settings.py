@@ -39,6 +39,13 @@ class RunSettings:
     memory: str = "512m"
     """Of the JVM of an instance."""
     seed: int = 0
+    control: str = "tcp"
+    """What carries control messages, see `transports.py`."""
+    data: str = "files"
+    """Where records lie: in files, an inbox for each instance, or in topics of Kafka, which instances share."""
+    kafka_servers: str = ""
+    topics: str = ""
+    """What the names of its topics begin with, where it has any; no other run has the same."""
 
     def __post_init__(self) -> None:
         for operator, capacity in self.capacities.items():

@@ -132,6 +132,9 @@ class Broker:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+        while _is_listening(self._port) and time.monotonic() < deadline_s:
+            time.sleep(_POLL_S)  # what we have waited for is its parent
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process = None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 from elastream.errors import ElastreamError
 
 _ANSWER_TIMEOUT_S = 10.0
+_GRACE_S = 2.0
+"""Beyond its own timeout, for a request whose answer never comes."""
 _CREATE_TIMEOUT_S = 60.0
 _PROBE_TIMEOUT_S = 3.0
 _RETRY_S = 0.1
@@ -36,19 +41,22 @@ class Topic:
     servers: str
     name: str
     partitions: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of a new one, where it is not to keep everything until it is told to forget."""
 
-    def create(self) -> None:
+    def create(self, *, patience_s: float = _CREATE_TIMEOUT_S) -> None:
         """Return when it is there and can be used; does nothing where that is so."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-        wanted = NewTopic(self.name, num_partitions=self.partitions, config=_CONFIG)
+        wanted = NewTopic(self.name, num_partitions=self.partitions, config={**_CONFIG, **self.settings})
+        answer_s = min(patience_s, _ANSWER_TIMEOUT_S)
         try:
-            self._ask(lambda admin: admin.create_topics([wanted], request_timeout=_ANSWER_TIMEOUT_S))
+            self._ask(lambda admin: admin.create_topics([wanted], request_timeout=answer_s), patience_s=answer_s)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise ElastreamError(f"the topic {self.name} cannot be created: {error.args[0].str()}") from None
-        self.ends(patience_s=_CREATE_TIMEOUT_S)
+        self.ends(patience_s=patience_s)
 
     def ends(self, *, patience_s: float = _ANSWER_TIMEOUT_S) -> dict[int, int]:
         """By partition, the offset that its next record will have."""
@@ -56,14 +64,23 @@ class Topic:
 
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         wanted = dict.fromkeys(self._places(dict.fromkeys(range(self.partitions), 0)), newest)
+        answer_s = min(patience_s, _ANSWER_TIMEOUT_S)
         found = self._ask(
-            lambda admin: admin.list_offsets(wanted, request_timeout=_ANSWER_TIMEOUT_S), patience_s=patience_s
+            lambda admin: admin.list_offsets(wanted, request_timeout=answer_s), patience_s=patience_s
         )
         return {place.partition: result.offset for place, result in found.items()}
 
     def delete_before(self, offsets: Mapping[int, int]) -> None:
         places = self._places(offsets)
         self._ask(lambda admin: admin.delete_records(places, request_timeout=_ANSWER_TIMEOUT_S))
+
+    def forget(self, offsets: Mapping[int, int]) -> None:
+        """Delete what lies before, or not if that cannot be done now: next time."""
+        from confluent_kafka import KafkaException
+
+        if offsets:
+            with contextlib.suppress(BrokerAway, KafkaException):
+                self.delete_before(offsets)
 
     def exists(self) -> bool:
         from confluent_kafka import KafkaException
@@ -97,8 +114,13 @@ class Topic:
 
         deadline_s = time.monotonic() + patience_s
         while True:
+            admin = _admin(self.servers)  # kept until it has answered: one that is let go answers nobody
             try:
-                return {key: future.result() for key, future in request(_admin(self.servers)).items()}
+                answer_s = _ANSWER_TIMEOUT_S + _GRACE_S
+                return {key: future.result(answer_s) for key, future in request(admin).items()}
+            except TimeoutError:
+                if time.monotonic() > deadline_s:
+                    raise BrokerAway(away_text(self.servers)) from None
             except KafkaException as error:
                 if not passes(error.args[0]):
                     raise
@@ -134,6 +156,22 @@ def passes(error: Any) -> bool:
     )
 
 
+def within(timeout_s: float, call: Callable[[], Any]) -> Any:
+    """Raises `TimeoutError` where a call outlasts its own timeout: some of librdkafka do while a coordinator is
+    away (its issues 5456 and 5511). The call goes on in its thread: do not use that client again.
+    """
+    done: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return done.result(timeout_s)
+
+
 def away_text(servers: str) -> str:
     return f"Kafka at {servers} does not answer"
 
@@ -158,5 +196,5 @@ def _admin(servers: str) -> Any:
     try:
         from confluent_kafka.admin import AdminClient
     except ImportError:
-        raise ElastreamError("channels in Kafka need confluent-kafka: pip install 'elastream[kafka]'") from None
+        raise ElastreamError("Kafka needs confluent-kafka: pip install 'elastream[kafka]'") from None
     return AdminClient(client_settings(servers))

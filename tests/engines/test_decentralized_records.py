@@ -1,0 +1,180 @@
+"""Records in topics that the instances of an operator share: each is read once, whoever comes, goes or is
+killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException
+from tests.engines.control_sites import wait_until
+
+from elastream.engines.decentralized.folders import RunFolder
+from elastream.engines.decentralized.topic_publisher import Publisher, records_topic
+from elastream.engines.decentralized.topic_records import OwnRecords, Route
+from elastream.engines.spark.kafka.broker import Broker
+
+WORKER = Path(__file__).parent / "topic_worker.py"
+IN_A_BATCH = 12
+CAME_S = float(int(time.time()) - 60)
+
+
+def numbers(*found: int) -> pa.Table:
+    return pa.table({"id": pa.array(found, pa.int64())})
+
+
+class Ends:
+    """The source and the sink of a pipeline a, b, c; what both need after a kill is in their folders."""
+
+    def __init__(self, servers: str, folder: Path) -> None:
+        self.servers, self.run = servers, RunFolder(folder)
+        self.topics = f"tests-{uuid.uuid4().hex}"
+        self.sent = self.batch = 0
+        self.kept: list[list[int]] = []
+        self.came_s: set[float] = set()
+        self.come_back()
+
+    def come_back(self) -> None:
+        """As new processes, after a kill."""
+        self.source = self._own("a/0", reads=False, readers=["b"])
+        self.sink = self._own("c/0", reads=True, readers=[])
+
+    def _own(self, me: str, *, reads: bool, readers: list[str]) -> OwnRecords:
+        route = Route(servers=self.servers, topics=self.topics, me=me, reads=reads, readers=readers)
+        own = OwnRecords(route, self.run.instance(me))
+        own.start()
+        return own
+
+    def send(self) -> None:
+        first = self.sent
+        self.source.send(self.batch, numbers(*range(first, first + IN_A_BATCH)), came_s=CAME_S + self.batch)
+        self.sent += IN_A_BATCH
+        self.batch += 1
+
+    def send_again(self) -> None:
+        """The batch that was under way when it was killed."""
+        batch = self.batch - 1
+        self.source.send(batch, numbers(*range(self.sent - IN_A_BATCH, self.sent)), came_s=CAME_S + batch)
+
+    def keep(self) -> None:
+        self.kept.append(self.read(len(self.kept)))
+
+    def read(self, batch: int) -> list[int]:
+        found = self.sink.load(batch, 40)
+        assert {record.sender for record in found} <= {"b"}, "each record says which operator it comes from"
+        self.came_s |= {record.came_s for record in found}
+        return [json.loads(record.value)["id"] for record in found]
+
+    @property
+    def arrived(self) -> list[int]:
+        return [number for batch in self.kept for number in batch]
+
+
+class Workers:
+    """Instances of b, each a process; who dies is started again."""
+
+    def __init__(self, ends: Ends) -> None:
+        self.ends = ends
+        self.deaths: list[str] = []
+        self.moments = {"b/0": "put", "b/0.1": "loaded", "b/0.2": "committed"}
+        """When each of them is to be killed, once."""
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, me: str) -> None:
+        moment = "never" if me in self.deaths else self.moments[me]
+        command = [sys.executable, str(WORKER), self.ends.servers, self.ends.topics, me, moment]
+        self.processes[me] = subprocess.Popen(command)
+
+    def look_after(self) -> None:
+        for me, process in list(self.processes.items()):
+            if process.poll() is not None:
+                if process.returncode == -signal.SIGKILL:
+                    self.deaths.append(me)
+                self.start(me)
+
+    def leave(self, me: str) -> None:
+        """Unless it is killed before it could."""
+        self.processes[me].terminate()
+        self.processes.pop(me).wait()
+
+
+@contextmanager
+def workers_for(ends: Ends) -> Iterator[Workers]:
+    workers = Workers(ends)
+    try:
+        yield workers
+    finally:
+        for process in workers.processes.values():
+            process.kill()
+            process.wait()
+
+
+def test_each_record_gets_to_the_sink_once_whoever_comes_goes_or_is_killed(broker: Broker, tmp_path: Path) -> None:
+    ends = Ends(broker.servers, tmp_path)
+    with workers_for(ends) as workers:
+
+        def turn() -> bool:
+            workers.look_after()
+            ends.keep()
+            return len(ends.arrived) >= ends.sent
+
+        def story() -> str:
+            return f"{len(ends.arrived)} of {ends.sent} have arrived; died: {workers.deaths}"
+
+        def send_until_dead(*wanted: str) -> None:
+            def sent() -> bool:
+                ends.send()
+                turn()
+                return set(wanted) <= set(workers.deaths)
+
+            wait_until(sent, story)
+
+        workers.start("b/0")
+        workers.start("b/0.1")
+        send_until_dead("b/0", "b/0.1")
+        broker.kill()
+        broker.start()
+        ends.come_back()
+        ends.send_again()
+        assert ends.read(len(ends.kept) - 1) == ends.kept[-1], "a batch that runs again has the same records"
+        workers.start("b/0.2")
+        send_until_dead("b/0.2")
+        workers.leave("b/0.1")
+        wait_until(turn, story)
+        ends.keep()
+    assert sorted(ends.arrived) == list(range(ends.sent))
+    assert ends.came_s <= {CAME_S + batch for batch in range(ends.batch)}, "the times of the source"
+    assert sorted(workers.deaths) == ["b/0", "b/0.1", "b/0.2"]
+
+
+def test_what_was_never_committed_is_never_read(broker: Broker, tmp_path: Path) -> None:
+    ends = Ends(broker.servers, tmp_path)
+    topic = records_topic(ends.servers, ends.topics, "c")
+    killed = Publisher(ends.servers, "the one")
+    killed.settle()
+    killed._producer.begin_transaction()
+    killed._put(killed._producer, [topic], b"b", [b'{"id":1}'], came_ms=1_000)
+    killed._producer.flush(10.0)
+    again = Publisher(ends.servers, "the one")
+    again.publish([topic], "b", [b'{"id":2}'], [], came_s=CAME_S)
+
+    def read() -> bool:
+        ends.keep()
+        return bool(ends.arrived)
+
+    wait_until(read, "something arrives")
+    with pytest.raises(KafkaException, match="fenced"):
+        killed._producer.commit_transaction(10.0)
+    again.publish([topic], "b", [b'{"id":3}'], [], came_s=CAME_S + 1)
+    wait_until(lambda: read() and len(ends.arrived) > 1, "more arrives")
+    assert ends.arrived == [2, 3]
+    assert ends.came_s == {CAME_S, CAME_S + 1}, "records bring along when they came into the pipeline"
