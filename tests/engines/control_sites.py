@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,7 +87,9 @@ class Site:
         self.stale: list[str] = []
         self.folder = sites.run.instance(me)
         self.protocol = NotingProtocol(
-            Controller(Place.of(me, FLOW, keeper=me.endswith("/0"))),
+            Controller(
+                Place.of(me, sites.flow, keeper=me.endswith("/0")), sites.settings.neighbour_locks(sites.flow)
+            ),
             self.folder,
             Outbox(self.folder.outbox, lambda successor: sites.run.instance(successor).lane(me)),
             carry_out=self._carry_out,
@@ -105,6 +107,7 @@ class Site:
 
     def _record(self, event: str, **told: Any) -> None:
         self.events.append((event, told))
+        self.sites.log.append((self.protocol.me, event, told))
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Create):
@@ -132,8 +135,10 @@ class Site:
 class Sites(dict[str, Site]):
     """The living ones, by their addresses."""
 
-    def __init__(self, run: RunFolder, settings: RunSettings) -> None:
-        self.run, self.settings = run, settings
+    def __init__(self, run: RunFolder, settings: RunSettings, flow: Dataflow) -> None:
+        self.run, self.settings, self.flow = run, settings, flow
+        self.log: list[tuple[str, str, dict[str, Any]]] = []
+        """What everybody recorded, in the order of time."""
         self.wanted: set[str] = set(FIRST)
         """Somebody has created them; they may have been killed since."""
         self.notes = Notes()
@@ -161,13 +166,16 @@ class Sites(dict[str, Site]):
         """All agree with who is alive."""
         for me, site in self.items():
             state, operator = site.protocol.state, operator_of(me)
-            assert state.successors == {one for name in FLOW.downstream(operator) for one in self.all_of(name)}
-            assert state.predecessors == {one for name in FLOW.upstream(operator) for one in self.all_of(name)}
+            assert state.successors == self._all_of(self.flow.downstream(operator))
+            assert state.predecessors == self._all_of(self.flow.upstream(operator))
+
+    def _all_of(self, operators: Iterable[str]) -> set[str]:
+        return {me for operator in operators for me in self.all_of(operator)}
 
 
 @contextmanager
-def living_sites(folder: Path, settings: RunSettings) -> Iterator[Sites]:
-    sites = Sites(RunFolder(folder), settings)
+def living_sites(folder: Path, settings: RunSettings, flow: Dataflow = FLOW) -> Iterator[Sites]:
+    sites = Sites(RunFolder(folder), settings, flow)
     try:
         sites.look_after()
         yield sites
