@@ -281,6 +281,11 @@ class Ending:
     took_s: float
 
 
+def assert_each_once(ending: Ending) -> None:
+    assert ending.faults == []
+    assert ending.numbers > 0, "something went in"
+
+
 def _ending(folder: Path, numbers: int, began_s: float) -> Ending:
     return Ending(
         numbers=numbers,

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from exactly_once import Ending, Story, crash_in, faults, kill_in_a_repartition, state_partitions, tell
+from exactly_once import (
+    Story,
+    assert_each_once,
+    crash_in,
+    faults,
+    kill_in_a_repartition,
+    state_partitions,
+    tell,
+)
 from exactly_once_driver import kept
 
 from elastream.engines.spark.channels.files import FileChannel
-from elastream.engines.spark.channels.kinds import Files, Kafka
+from elastream.engines.spark.channels.kinds import Files
 from elastream.engines.spark.crash_points import CrashPoint
-from elastream.engines.spark.kafka.broker import Broker
-
-
-def assert_each_once(ending: Ending) -> None:
-    assert ending.faults == []
-    assert ending.numbers > 0, "something went in"
 
 
 def test_what_is_lost_repeated_or_wrong_is_seen(tmp_path: Path) -> None:
@@ -46,20 +48,12 @@ def test_kills_and_rescales_lose_and_repeat_nothing(tmp_path: Path) -> None:
     assert min(ending.batches.values()) >= 8, "four in each of two lives"
 
 
-@pytest.mark.parametrize("point", [CrashPoint.IN_THE_PUBLICATION, CrashPoint.AFTER_THE_PUBLICATION])
+@pytest.mark.parametrize(
+    "point",
+    [CrashPoint.IN_THE_PUBLICATION, pytest.param(CrashPoint.AFTER_THE_PUBLICATION, marks=pytest.mark.long)],
+)
 def test_a_crash_around_a_publication_loses_and_repeats_nothing(tmp_path: Path, point: CrashPoint) -> None:
     assert_each_once(crash_in(tmp_path, point, "counts", Files()))
-
-
-def test_kills_and_rescales_lose_and_repeat_nothing_in_kafka(tmp_path: Path, broker: Broker) -> None:
-    ending = tell(tmp_path, Story(kills=1, rescales=3, batches=3), Kafka(servers=broker.servers))
-    assert_each_once(ending)
-    assert min(ending.batches.values()) >= 6, "three in each of two lives"
-
-
-def test_messages_of_a_batch_that_was_not_published_stay_out_of_the_stream(tmp_path: Path, broker: Broker) -> None:
-    """They lie in the topic, and cannot be cleared away like files."""
-    assert_each_once(crash_in(tmp_path, CrashPoint.AFTER_THE_TASKS, "counts", Kafka(servers=broker.servers)))
 
 
 def test_a_kill_while_state_is_moved_loses_and_repeats_nothing(tmp_path: Path) -> None:
