@@ -4,6 +4,10 @@ One pipeline runs at full speed (a backlog that never ends), is measured every f
 to the server and so to those who look. Windows of time with ten viewers and without alternate, in an order that
 turns round with each pair, and the records per second within each pair are compared. The viewers are a process on
 the same machine, so what reading costs them is in it, too.
+
+A machine's speed changes by more from one window to the next than viewers can cost. So the processor time is
+compared as well, of the driver's Python, where the server is, and of the viewers: while the pipeline has every
+core busy, what they take of it is what the pipeline does not get.
 """
 
 from __future__ import annotations
@@ -12,9 +16,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from statistics import median
+
+import psutil
 
 from benchmarks.batches import ended_between, records_per_s
 from benchmarks.measure import Measure, Report
@@ -30,7 +37,7 @@ from benchmarks.spark_runs import (
     session,
     temporary_folder,
 )
-from benchmarks.spread import ratio_of_pairs
+from benchmarks.spread import Estimate, median_between, ratio_of_pairs
 from elastream.engines.spark.engine import SparkEngine
 from elastream.web.feed import Feed
 from elastream.web.server import LOOPBACK, Address, Server
@@ -42,6 +49,13 @@ _MEASURED_EVERY_S = 5.0
 _SLOTS = 4
 _WARM_UP_BATCHES = 25
 _FIRST = "words"  # with bounded channels all go at its pace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    records_per_s: float
+    page_share: float
+    """Of the processor time that there was, what the driver's Python and the viewers took."""
 
 
 def run(*, pairs: int = 10, window_s: float = 30.0) -> Report:
@@ -56,37 +70,51 @@ def run(*, pairs: int = 10, window_s: float = 30.0) -> Report:
             await_batches(checkpoint(folder, "counts"), _WARM_UP_BATCHES)
             with _measured(engine, feed):
                 found = [_pair(engine, feed, server.port, window_s, number) for number in range(pairs)]
-    lost = ratio_of_pairs(found).minus_from(1.0)
-    low, high = lost.between
-    between = (100 * low, 100 * high)
-    what = f"throughput lost to {VIEWERS} viewers"
+    lost = ratio_of_pairs([(on.records_per_s, off.records_per_s) for on, off in found]).minus_from(1.0)
+    taken = median_between([on.page_share - off.page_share for on, off in found])
     return Report(
         measures=(
-            Measure(what=what, value=100 * lost.value, unit="%", between=between),
-            Measure(what="at most, with 95 % certainty", value=100 * high, unit="%", at_most=MOST_PERCENT),
-            Measure(what="throughput without: median", value=median(off for _, off in found), unit="/s"),
+            *_bounded(f"throughput lost to {VIEWERS} viewers", lost),
+            *_bounded("processor time that they and the server take", taken),
+            Measure(what="throughput without: median", value=median(o.records_per_s for _, o in found), unit="/s"),
         ),
         notes=(f"{pairs} pairs of windows of {window_s:g} s, measured every {_MEASURED_EVERY_S:g} s in both",),
     )
 
 
-def _pair(engine: SparkEngine, feed: Feed, port: int, window_s: float, number: int) -> tuple[float, float]:
+def _bounded(what: str, found: Estimate) -> tuple[Measure, Measure]:
+    between = (100 * found.low, 100 * found.high)
+    return (
+        Measure(what=what, value=100 * found.value, unit="%", between=between),
+        Measure(what="at most, with 95 % certainty", value=100 * found.high, unit="%", at_most=MOST_PERCENT),
+    )
+
+
+def _pair(engine: SparkEngine, feed: Feed, port: int, window_s: float, number: int) -> tuple[Window, Window]:
     found = {}
     for watched in (True, False) if number % 2 else (False, True):
-        with _viewers(feed, port, VIEWERS if watched else 0):
-            began_s = time.time()
+        with _viewers(feed, port, VIEWERS if watched else 0) as processes:
+            began_s, before_s = time.time(), _processor_s(processes)
             time.sleep(window_s)
-            ended_s = time.time()
+            ended_s, after_s = time.time(), _processor_s(processes)
         none_failed(engine)
         ended = ended_between(batches_of(engine), began_s, ended_s)
-        found[watched] = records_per_s([batch for batch in ended if batch.query == _FIRST])
+        found[watched] = Window(
+            records_per_s=records_per_s([batch for batch in ended if batch.query == _FIRST]),
+            page_share=(after_s - before_s) / (ended_s - began_s) / (psutil.cpu_count() or 1),
+        )
     return found[True], found[False]
 
 
+def _processor_s(processes: Iterable[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)  # user and system, without children
+
+
 @contextmanager
-def _viewers(feed: Feed, port: int, count: int) -> Iterator[None]:
+def _viewers(feed: Feed, port: int, count: int) -> Iterator[list[psutil.Process]]:
+    """The processes of the page: this one, and that of the viewers."""
     if count == 0:
-        yield
+        yield [psutil.Process()]
         return
     command = [sys.executable, "-m", "benchmarks.viewers", LOOPBACK, str(port), str(count)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -94,7 +122,7 @@ def _viewers(feed: Feed, port: int, count: int) -> Iterator[None]:
         try:
             if process.stdout.readline() != "all look\n":
                 raise RuntimeError("the viewers did not come")
-            yield
+            yield [psutil.Process(), psutil.Process(process.pid)]
             if feed.viewers != count:
                 raise RuntimeError(f"{feed.viewers} of {count} viewers are left")
         finally:
