@@ -103,10 +103,15 @@ def test_what_cannot_be_is_refused_with_a_reason_and_changes_nothing(
     [("GET / HTTP/1.1", "not understood"), ("[1, 2]", "is a JSON object, found list"), ("{}", "not understood")],
 )
 def test_what_is_not_understood_is_on_record_and_the_rest_goes_on(sites: Sites, text: str, why: str) -> None:
+    before = sites["b/0"].protocol.state
     stranger_to(sites, "b/0").say_raw(text)
-    wait_until(lambda: any(why in refusal for refusal in sites["b/0"].refusals), sites.story)
+    wait_until(lambda: bool(sites["b/0"].refusals), sites.story)
+    assert why in sites["b/0"].refusals[0]
+    assert sites["b/0"].protocol.state == before
     sites["b/0"].protocol.duplicate(1)
     wait_until(lambda: sites.at_rest() and len(sites) == 4, sites.story)
+    sites.check_views()
+    assert sites.all_of("b") == {"b/0", "b/0.1"}
 
 
 def test_a_stale_process_is_refused_and_told_so(sites: Sites) -> None:

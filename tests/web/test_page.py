@@ -192,9 +192,13 @@ def test_a_window_that_is_short_without_anyone_behind_is_not_said_to_keep_up(bro
     with Server(feed, shown, Address(port=0)) as server:
         browser.open(server.url)
         feed.snapshot(window)
-        browser.wait(lambda: "80 %\nno operator is behind" in browser.text("#summary"), "it says so")
+        browser.wait(lambda: "80 %" in browser.text("#summary"), "what was achieved")
+        assert "80 %\nno operator is behind" in browser.text("#summary")
+        assert "keeps up" not in browser.text("#summary")
         feed.snapshot(replace(window, at_s=70.0, gaps=("a batch was gone",)))
-        browser.wait(lambda: "80 %\nnot all was measured" in browser.text("#summary"), "and where it knows, why")
+        browser.wait(lambda: "no operator is behind" not in browser.text("#summary"), "the next window")
+        assert "80 %\nnot all was measured" in browser.text("#summary"), "and where it knows, why"
+        assert "keeps up" not in browser.text("#summary")
 
 
 def test_a_connection_that_is_lost_is_told_and_taken_up_again(browser: Browser) -> None:
