@@ -52,6 +52,8 @@ _PROPERTIES = {
     "auto.create.topics.enable": "false",
     "num.network.threads": "2",
     "num.io.threads": "4",
+    # by default half of our heap, taken at the start: now and then there was no room for it
+    "log.cleaner.dedupe.buffer.size": "8388608",
     # how soon the disk is given back after records were deleted
     "log.retention.check.interval.ms": "10000",
     "log.segment.delete.delay.ms": "1000",
