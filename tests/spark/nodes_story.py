@@ -97,12 +97,13 @@ class Story:
         return "worker far" not in self._alive()
 
     def _look(self, when: str, expected: set[str]) -> None:
-        """Wait until new records were processed on these nodes, each of which has a task of its own."""
-        before = len(self._running.kept("marked"))
-        wait_until(
-            lambda: {node for _, node in self._running.kept("marked")[before:]} >= expected,
-            lambda: f"records on {expected}, found {self._running.kept('marked')[before:][-20:]}",
-        )
+        """Wait until records that are yet to come were processed on these nodes, each of which has a task of its own."""
+        first = self._numbers.count
+
+        def marks() -> set[str]:
+            return {node for number, node in self._running.kept("marked") if number >= first}
+
+        wait_until(lambda: marks() >= expected, lambda: f"records from {first} on {expected}, found {marks()}")
         snapshot = self._running.engine.measure()
         self.seen[f"placement {when}"] = snapshot.placement["marked"]
         self.seen[f"delay {when}"] = snapshot.delay_s("marked")
