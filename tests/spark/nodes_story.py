@@ -97,7 +97,7 @@ class Story:
         return "worker far" not in self._alive()
 
     def _look(self, when: str, expected: set[str]) -> None:
-        """Wait until records that are yet to come were processed on these nodes, each of which has a task of its own."""
+        """Wait until records that come from now on were processed on these nodes, each of which has a task."""
         first = self._numbers.count
 
         def marks() -> set[str]:
