@@ -18,8 +18,10 @@ import pytest
 from confluent_kafka import KafkaException
 from tests.engines.control_sites import wait_until
 
+from elastream.engines.decentralized import topic_publisher
 from elastream.engines.decentralized.folders import RunFolder
-from elastream.engines.decentralized.topic_publisher import Publisher, records_topic
+from elastream.engines.decentralized.topic_publisher import PARTITIONS, Publisher, records_topic
+from elastream.engines.decentralized.topic_readers import GroupReader, Taken
 from elastream.engines.decentralized.topic_records import OwnRecords, Route
 from elastream.engines.spark.kafka.broker import Broker
 
@@ -122,7 +124,6 @@ def workers_for(ends: Ends) -> Iterator[Workers]:
 def test_each_record_gets_to_the_sink_once_whoever_comes_goes_or_is_killed(
     broker: Broker, tmp_path: Path, broker_dies: bool
 ) -> None:
-    """With a broker that dies it is known to fail now and then: see the documentation."""
     ends = Ends(broker.servers, tmp_path)
     with workers_for(ends) as workers:
 
@@ -183,3 +184,36 @@ def test_what_was_never_committed_is_never_read(broker: Broker, tmp_path: Path) 
     wait_until(lambda: read() and len(ends.arrived) > 1, "more arrives")
     assert ends.arrived == [2, 3]
     assert ends.came_s == {CAME_S, CAME_S + 1}, "records bring along when they came into the pipeline"
+
+
+def test_while_a_transaction_is_open_nobody_reads_what_was_read_before(broker: Broker) -> None:
+    topics = f"tests-{uuid.uuid4().hex}"
+    topic = records_topic(broker.servers, topics, "b")
+    topic.create(patience_s=10.0)
+    writer, dead = Publisher(broker.servers, f"{topics}-a"), Publisher(broker.servers, f"{topics}-b")
+
+    def put(*found: int) -> None:
+        writer.publish([topic], "a", [str(number).encode() for number in found], [], came_s=CAME_S)
+
+    def read(reader: GroupReader, count: int) -> Taken:
+        wait_until(lambda: reader.pending() >= count, lambda: f"{reader.pending()} of {count} are there")
+        return reader.take(count)
+
+    first, second = (GroupReader(topic, topic.name) for _ in range(2))
+    put(*range(PARTITIONS))
+    first.start()
+    dead.publish([], "b", [], [read(first, PARTITIONS).positions], came_s=CAME_S)
+    put(*range(PARTITIONS, 2 * PARTITIONS))
+    dead._producer.begin_transaction()
+    topic_publisher._send_positions(dead._producer, read(first, PARTITIONS).positions)
+    first.close()
+
+    second.start()
+    for pause_s in 4 * [0.02, 0.5]:  # again while it still asks for the last time, and then not
+        second.rewind()
+        time.sleep(pause_s)
+        assert second.pending() == 0, "what the transaction is about is not settled yet"
+    Publisher(broker.servers, f"{topics}-b").settle()
+    found = sorted(int(record.value) for record in read(second, PARTITIONS).records)
+    second.close()
+    assert found == list(range(PARTITIONS, 2 * PARTITIONS))

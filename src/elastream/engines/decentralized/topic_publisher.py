@@ -190,6 +190,8 @@ class Marker:
         consumer, place = self._client(), TopicPartition(self._topic, 0)
         try:
             found = _in_time(lambda: consumer.committed([place], timeout=_ANSWER_S))[0]
+            if found.error is not None:  # not the same as nothing
+                raise KafkaException(found.error)
         except (KafkaException, TimeoutError) as error:
             self._consumer = None
             raise BrokerAway(f"{away_text(self._servers)}: {error}") from None

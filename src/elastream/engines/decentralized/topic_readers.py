@@ -23,6 +23,7 @@ from elastream.engines.decentralized.topic_publisher import Positions
 from elastream.engines.spark.kafka.topic import BrokerAway, Topic, away_text, client_settings
 
 _LOOK_S = 0.1
+_ANSWER_S = 2.0
 _CHUNK = 500
 _MOST_BUFFERED = 20_000
 _PATIENCE_S = 30.0
@@ -69,6 +70,9 @@ class GroupReader:
         self._buffer: deque[TopicRecord] = deque()
         self._membership: bytes | None = None
         """The group's metadata in the generation that gave us our partitions; none between two of them."""
+        self._mine: list[int] = []
+        self._next: dict[int, int] = {}
+        """By partition: what was read before this is never to come again."""
         self._seen: dict[int, int] = {}
         self._arrived: dict[str, Arrived] = {}
         self._rewinding = False
@@ -122,7 +126,7 @@ class GroupReader:
         )
         paused = False
         while not self._stopping.is_set():
-            self._rewind_where_asked()
+            self._place_where_asked()
             full = self.pending() >= _MOST_BUFFERED
             if full or paused:  # it goes on polling, or the group would take it for dead
                 mine = self._consumer.assignment()
@@ -135,34 +139,65 @@ class GroupReader:
         self._part()
         self._consumer.close()
 
-    def _join(self, *_: Any) -> None:
+    def _join(self, _: Any, partitions: Iterable[Any]) -> None:
         found = self._consumer.consumer_group_metadata()
         with self._lock:
             self._buffer.clear()
             # who is not in the group any more may commit what it likes: that must not be us
             self._membership = None if found == self._nobody else found
+            self._mine = [one.partition for one in partitions]
+            self._rewinding = True
+        self._consumer.assign([])  # not before it is known where to begin
 
     def _part(self, *_: Any) -> None:
         with self._lock:
             self._buffer.clear()
             self._membership = None
+            self._mine = []
 
-    def _rewind_where_asked(self) -> None:
-        from confluent_kafka import OFFSET_STORED, TopicPartition
+    def _place_where_asked(self) -> None:
+        """Begin at what is committed.
 
+        The client would look that up itself. But where it is asked to do so again while somebody's transaction is
+        still open, it takes the broker's "not yet" for "nothing", and begins at the beginning.
+        """
         with self._lock:
             if not self._rewinding:
                 return
             self._rewinding = False
             self._buffer.clear()
-        mine = self._consumer.assignment()
-        if mine:
-            self._consumer.assign([TopicPartition(one.topic, one.partition, OFFSET_STORED) for one in mine])
+        begin = self._committed()
+        if begin is None:
+            with self._lock:
+                self._rewinding = True
+            return
+        self._next = begin
+        self._consumer.assign(self._places(begin))
+
+    def _committed(self) -> dict[int, int] | None:
+        """None where nobody can say now."""
+        from confluent_kafka import KafkaException
+
+        if not self._mine:
+            return {}
+        try:
+            found = self._consumer.committed(self._places(dict.fromkeys(self._mine, 0)), timeout=_ANSWER_S)
+        except KafkaException:
+            return None
+        if any(one.error is not None for one in found):
+            return None
+        return {one.partition: max(0, one.offset) for one in found}
+
+    def _places(self, offsets: Mapping[int, int]) -> list[Any]:
+        from confluent_kafka import TopicPartition
+
+        return [TopicPartition(self._topic.name, partition, at) for partition, at in offsets.items()]
 
     def _keep(self, record: TopicRecord) -> None:
         with self._lock:
-            if self._rewinding:
-                return  # it is read again
+            if self._rewinding or record.offset < self._next.get(record.partition, 0):
+                return  # it is read again, or was read
+            self._next[record.partition] = record.offset + 1
             self._buffer.append(record)
             if record.offset >= self._seen.get(record.partition, 0):
                 self._seen[record.partition] = record.offset + 1
@@ -187,7 +222,9 @@ class PlannedReader:
         self._seek(start)
         assert self._at is not None
         messages = self._consumer.consume(most, _LOOK_S)
-        records = _ordered(_record(message) for message in messages if message.error() is None)
+        found = [_record(message) for message in messages if message.error() is None]
+        at = self._at  # a client that is set back by its broker does not set us back
+        records = _ordered(one for one in found if one.offset >= at[one.partition])
         self._at |= {one.partition: one.offset + 1 for one in records}
         return records, dict(self._at)
 
@@ -205,8 +242,9 @@ class PlannedReader:
             for message in self._consumer.consume(_CHUNK, _LOOK_S):
                 if message.error() is None:
                     record = _record(message)
-                    if record.offset < end.get(record.partition, 0):
+                    if self._at[record.partition] <= record.offset < end.get(record.partition, 0):
                         found.append(record)
+                        self._at[record.partition] = record.offset + 1
                     if record.offset + 1 >= end.get(record.partition, 0):
                         left.discard(record.partition)
         self._at = None  # it may have read beyond the end
