@@ -19,6 +19,8 @@ from elastream.errors import ElastreamError
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+# each Java lives for a minute or so: for that the second compiler costs more than it gains
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers how wide the terminal is; tests say it themselves
 
 _SPARK = Path(__file__).parent / "spark"

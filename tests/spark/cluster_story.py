@@ -68,9 +68,9 @@ class Story:
         self._batches()
         runs = self._running.runs()
         self.seen["executors at first"] = len(self._executors.up())
-        self.seen["grown"] = self._running.rescale(marked=13).detail  # 16 slots
+        self.seen["grown"] = self._running.rescale(marked=9).detail  # 12 slots
         self.seen["executors after growing"] = len(self._executors.up())
-        self.seen["above all workers"] = self._running.rescale(marked=14).detail
+        self.seen["above all workers"] = self._running.rescale(marked=10).detail
         self._batches()
         self.seen["killed"], self.seen["replacements"] = self._kill_one()
         self._batches()

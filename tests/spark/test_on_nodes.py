@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ _PATIENCE_S = 600.0  # for a machine that does other things too
 def test_nodes_join_and_leave_by_the_delays_and_every_record_comes_out_once(tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, nodes_story.__file__, str(tmp_path)],
-        env=os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},  # up sooner
         stdout=subprocess.PIPE,
         text=True,
         timeout=_PATIENCE_S,
