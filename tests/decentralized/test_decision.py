@@ -124,11 +124,15 @@ def test_looking_ahead_does_not_end_what_the_rest_needs() -> None:
     assert any(isinstance(decide(ahead, plenty, random.Random(seed)), Leave) for seed in range(50))
 
 
-# A bound on the instances
+# Bounds on the instances
 
 
-def bounded(load: float, instances: int | None, most: int, *, keeper: bool = False) -> Situation:
-    return Situation(load_per_s=load, capacity_per_s=100.0, keeper=keeper, instances=instances, most=most)
+def bounded(
+    load: float, instances: int | None, most: int | None, *, keeper: bool = False, least: int = 1
+) -> Situation:
+    return Situation(
+        load_per_s=load, capacity_per_s=100.0, keeper=keeper, instances=instances, least=least, most=most
+    )
 
 
 def test_without_room_nobody_duplicates_and_it_says_why() -> None:
@@ -178,6 +182,37 @@ def test_who_was_told_no_count_knows_of_itself() -> None:
     )
 
 
+def test_too_few_grow_to_what_there_should_be_whatever_the_load() -> None:
+    why = "1 instances are fewer than the 3 that there should be, factor 2.000"
+    assert decide(PLAIN, bounded(0, 1, None, keeper=True, least=3), random.Random(1)) == Duplicate(
+        times=2, why=why
+    )
+    rng = random.Random(1)
+    actions = [decide(PLAIN, bounded(10, 3, 8, least=4), rng) for _ in range(3_000)]
+    added = [action.times if isinstance(action, Duplicate) else 0 for action in actions]
+    assert 3 * mean(added) == pytest.approx(1.0, abs=0.1), "together, on average"
+
+
+@given(count=st.integers(2, 20), spare=st.integers(0, 20))
+def test_who_leaves_together_leaves_as_many_as_there_should_be_on_average(count: int, spare: int) -> None:
+    least = max(1, count - spare)
+    rng = random.Random(1)
+    actions = [decide(PLAIN, bounded(0, count, None, least=least), rng) for _ in range(300)]
+    left = (count - 1) * mean(isinstance(action, Leave) for action in actions)
+    assert left == pytest.approx(count - least, abs=0.13 * count)
+    assert count > least or all(isinstance(action, Stay) for action in actions)
+
+
+def test_who_does_not_leave_for_there_would_be_too_few_says_so() -> None:
+    assert decide(PLAIN, bounded(10, 3, None, least=3), random.Random(1)) == Stay(
+        why="load 0.100 is at most 0.6, but 3 of at least 3 instances run, ends with probability 0.000"
+    )
+
+
+def test_who_was_told_no_count_cannot_keep_the_least() -> None:
+    assert isinstance(decide(PLAIN, bounded(0, None, None, least=3), random.Random(1)), Leave)
+
+
 # Bad input
 
 
@@ -205,6 +240,8 @@ def test_a_policy_that_cannot_be_is_refused(options: dict[str, object], message:
         ({"load_per_s": float("nan")}, "a load must be at least 0"),
         ({"instances": 0}, "at least one instance"),
         ({"most": 0}, "may have at least one instance, found a bound of 0"),
+        ({"least": 0}, "at least one instance and at most its bound, found 0 to any"),
+        ({"least": 3, "most": 2}, "at least one instance and at most its bound, found 3 to 2"),
     ],
 )
 def test_a_situation_that_cannot_be_is_refused(fields: dict[str, float], message: str) -> None:

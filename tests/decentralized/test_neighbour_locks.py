@@ -46,9 +46,17 @@ TWICE, BOTH = May(duplicate=2), May(duplicate=1, leave=True)
 EVERY_LOCK = pytest.mark.parametrize("make", LOCKS.values(), ids=LOCKS)
 
 
-def flow(*operators: str, most: int | None = None) -> Dataflow:
+def flow(*operators: str, least: int = 1, most: int | None = None) -> Dataflow:
+    """The bounds are those of the last one."""
+
     def one(name: str) -> Operator:
-        return Operator(name=name, source=name == operators[0], max_parallelism=most)
+        last = name == operators[-1]
+        return Operator(
+            name=name,
+            source=name == operators[0],
+            min_parallelism=least if last else 1,
+            max_parallelism=most if last else None,
+        )
 
     return Dataflow.of(map(one, operators), chain(*operators))
 
@@ -98,7 +106,7 @@ def test_the_explorer_would_see_it_if_the_locks_let_both_in() -> None:
     assert violation.what == "a and b scale at the same time"
 
 
-# The bound on the instances
+# The bounds on the instances
 
 
 @EVERY_LOCK
@@ -111,9 +119,20 @@ def test_there_are_never_more_instances_than_there_may_be_and_the_keeper_knows_h
     assert exploration.complete
 
 
-def test_a_bound_needs_one_who_counts() -> None:
+@EVERY_LOCK
+def test_there_are_never_fewer_instances_than_there_should_be(make: MakeLock) -> None:
+    """All but the keeper may leave at any time, and two should stay."""
+    plan = {"a": [NOTHING], "b": [D, L, L]}
+    model = ControlModel(make, flow("a", "b", least=2), plan, newcomers=L)
+    exploration = explore(model, most_worlds=100_000)
+    assert exploration.violation is None
+    assert exploration.complete
+
+
+@pytest.mark.parametrize("bound", [{"most": 4}, {"least": 2}])
+def test_a_bound_needs_one_who_counts(bound: dict[str, int]) -> None:
     with pytest.raises(InvalidInput, match="'b/1': a bound on the instances needs a core of one, found 2"):
-        explore(LockedModel(TwoFgme, flow("a", "b", most=4), {"a": [D], "b": [D, D]}, newcomers=D, core=2))
+        explore(LockedModel(TwoFgme, flow("a", "b", **bound), {"a": [D], "b": [D, D]}, newcomers=D, core=2))
 
 
 # One keeper
@@ -164,6 +183,22 @@ def test_the_room_goes_to_who_asked_first_and_the_rest_is_told_why() -> None:
     assert none.dropped == "'b' may have 4 instances, and there was no room for 1 more"
     assert none.state == RUNS, "it is free to decide again"
     assert none.sends == ()
+
+
+def test_who_asked_first_may_leave_as_long_as_enough_are_left() -> None:
+    few = flow("a", "b", least=2)
+    locks = replace(LOCKS_OF_FLOW, dataflow=few)
+    keeper = LockedInstance(Place.of("b/0", few, keeper=True), locks)
+    state = keeper.initial(first_instance((), {"a/0"}), instances=3)
+    for sender, message in (("b/0.1", AskToScale(0)), ("b/0.2", AskToScale(0)), ("b/0.3", AskToScale(1))):
+        state = keeper.receive(state, sender, message).state
+    held = keeper.receive(state, "a/0", ENTERS)
+    assert held.sends == (("b/0.1", MayScale(0)), ("b/0.2", MayNotScale()), ("b/0.3", MayScale(1)))
+
+    copy = LockedInstance(Place.of("b/0.2", few), locks)
+    told = copy.receive(copy.leave(RUNS).state, "b/0", MayNotScale())
+    assert told.dropped == "'b' should have 2 instances, and has no more"
+    assert (told.state, told.sends) == (RUNS, ())
 
 
 def test_with_no_room_for_anybody_the_locks_are_left_at_once() -> None:

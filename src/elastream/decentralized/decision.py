@@ -7,9 +7,9 @@ l / (r·C) instances; it is one already, so its factor is p = l / (r·C) − 1. 
 unless it is its operator's keeper. As all instances of an operator see about the same load, they add or remove
 together, on average, just what is needed, without asking each other.
 
-An operator may have a bound on its instances. Nobody knows how many others decide to grow at this moment, so each
-goes by its fair part of the room that is left, and together they fill it on average. Where chance made too many,
-each but the keeper ends with what it takes to get back.
+An operator may have bounds on its instances. Nobody knows how many others decide at this moment, so each goes by
+its fair part of the room that is left, and together they fill it on average. Where chance made too many, each but
+the keeper ends with what it takes to get back; where there are too few, each duplicates with what is missing.
 
 What differs from the pseudo-code: p is not rounded down (then a load of one to two times the target would never
 duplicate, and every lower one would end everybody but the keeper), one duplication is enough to act, and the
@@ -80,7 +80,10 @@ class Situation:
     """Its own: nodes may differ."""
     keeper: bool = False
     instances: int | None = None
-    """Of its operator, itself among them; the variant 'counted' needs it, and where there is a bound it counts."""
+    """Of its operator, itself among them; the variant 'counted' needs it, and where there are bounds it counts."""
+    least: int = 1
+    """How many instances its operator should have whatever the load. Who does not know how many there are cannot
+    keep that."""
     most: int | None = None
     """How many instances its operator may have."""
 
@@ -93,6 +96,9 @@ class Situation:
             raise InvalidInput(f"an operator has at least one instance, found {self.instances}")
         if self.most is not None and self.most < 1:
             raise InvalidInput(f"an operator may have at least one instance, found a bound of {self.most}")
+        if not 1 <= self.least <= (self.most or self.least):
+            bounds = f"{self.least} to {self.most or 'any'}"
+            raise InvalidInput(f"an operator has at least one instance and at most its bound, found {bounds}")
 
     @property
     def load(self) -> float:
@@ -108,6 +114,11 @@ class Situation:
     def room(self) -> float:
         """How many may still come, as far as is known; below 0 where there are too many."""
         return math.inf if self.most is None else self.most - self.known
+
+    @property
+    def spare(self) -> float:
+        """How many may still go, as far as is known; below 0 where there are too few."""
+        return math.inf if self.instances is None else self.instances - self.least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +141,11 @@ Action = Stay | Duplicate | Leave
 
 
 def decide(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:
-    """One turn of Algorithm 11. The die is cast only where the load is beyond a threshold, or a bound exceeded."""
+    """One turn of Algorithm 11. The die is cast only where the load is beyond a threshold, or a bound not kept."""
     if now.room < 0:
         return _perhaps_make_room(now, rng)
+    if now.spare < 0:
+        return _perhaps_fill_up(now, rng)
     if now.load >= policy.upper_load:
         return _perhaps_duplicate(policy, now, rng)
     if now.load <= policy.lower_load:
@@ -199,6 +212,14 @@ def _perhaps_make_room(now: Situation, rng: random.Random) -> Action:
     return Leave(why=why) if rng.random() < probability else Stay(why=f"{why}, and the die said no")
 
 
+def _perhaps_fill_up(now: Situation, rng: random.Random) -> Action:
+    factor = -now.spare / now.known
+    why = f"{now.known} instances are fewer than the {now.least} that there should be, factor {factor:.3f}"
+    if times := duplications(factor, rng):
+        return Duplicate(times=times, why=why)
+    return Stay(why=f"{why}, and the die said no")
+
+
 def _perhaps_leave(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:
     if now.keeper:
         return Stay(why=f"load {now.load:.3f} is at most {policy.lower_load:g}, but the keeper stays")
@@ -207,8 +228,14 @@ def _perhaps_leave(policy: ScalingPolicy, now: Situation, rng: random.Random) ->
             why=f"load {now.load:.3f} is low, but the rest would be above {policy.upper_load:g} without this"
         )
     probability = min(1.0, -replication_factor(policy, now, policy.target_load))
-    why = f"load {now.load:.3f} is at most {policy.lower_load:g}, ends with probability {probability:.3f}"
-    return Leave(why=why) if rng.random() < probability else Stay(why=f"{why}, and the die said no")
+    why = f"load {now.load:.3f} is at most {policy.lower_load:g}"
+    if (part := now.spare / max(1, now.known - 1)) < probability:
+        why += f", but {now.known} of at least {now.least} instances run"
+        probability = part
+    why += f", ends with probability {probability:.3f}"
+    if rng.random() < probability:
+        return Leave(why=why)
+    return Stay(why=f"{why}, and the die said no" if probability > 0 else why)
 
 
 def _too_much_for_the_rest(policy: ScalingPolicy, now: Situation) -> bool:

@@ -95,9 +95,10 @@ class Place:
     """It never leaves, so that its operator never disappears."""
     fixed: str = ""
     """Why its operator stays at one instance; empty where it scales."""
+    least: int = 1
     most: int | None = None
-    """How many instances its operator may have. One alone cannot know how many there are: `decision.py` goes by
-    what it was told, and under locks its delegate counts."""
+    """How many instances its operator should and may have. One alone cannot know how many there are: `decision.py`
+    goes by what it was told, and under locks its delegate counts."""
 
     @classmethod
     def of(cls, me: Address, dataflow: Dataflow, *, keeper: bool = False) -> Place:
@@ -108,6 +109,7 @@ class Place:
             downstream=frozenset(dataflow.downstream(operator)),
             keeper=keeper,
             fixed=why_not_scalable(dataflow[operator]),
+            least=dataflow[operator].min_parallelism,
             most=dataflow[operator].max_parallelism,
         )
 

@@ -174,7 +174,7 @@ class NeighbourLocks:
 class LockedInstance:
     def __init__(self, place: Place, locks: NeighbourLocks) -> None:
         core = locks.cores[operator_of(place.me)]
-        if place.most is not None and len(core) > 1:
+        if (place.most is not None or place.least > 1) and len(core) > 1:
             raise InvalidInput(f"{place.me!r}: a bound on the instances needs a core of one, found {len(core)}")
         self.place, self.delegate = place, locks.delegate_of(place.me)
         self._inner = Instance(replace(place, keeper=place.keeper or place.me in core))
@@ -231,7 +231,7 @@ class LockedInstance:
             raise IllegalEvent(f"{sender!r} lets {self.place.me!r} scale or not, which did not ask it")
         state = _changed(state, wish=None)
         if isinstance(answer, MayNotScale):
-            return LockedStep(state=state, dropped=self._too_many(wish))
+            return LockedStep(state=state, dropped=self._too_many(wish) if wish else self._too_few())
         fewer = self._too_many(wish - answer.times) if answer.times < wish else ""
         step = self._begun(state, answer.times)
         return replace(step, dropped=step.dropped or fewer)
@@ -283,11 +283,15 @@ class LockedInstance:
     def _let_scale(self, state: LockedState) -> LockedStep:
         """Everybody that has asked by now gets its answer; who asked first is first where there is little room."""
         room = max(0, (self.place.most or MOST_INSTANCES) - state.turns.instances)
+        # the keeper is one and stays: below that nobody has to count
+        spare = state.turns.instances - self.place.least if self.place.least > 1 else MOST_INSTANCES
         answers: dict[Address, MayScale | MayNotScale] = {}
         for who, wish in state.turns.waiting:
             times = min(wish, room)
             room -= times
-            answers[who] = MayScale(times) if times or not wish else MayNotScale()
+            may = times > 0 if wish else spare > 0
+            spare -= not wish
+            answers[who] = MayScale(times) if may else MayNotScale()
         serving = tuple((who, said.times) for who, said in answers.items() if isinstance(said, MayScale))
         own = answers.pop(self.place.me, None)
         step = LockedStep(state=_changed(state, waiting=(), serving=serving), sends=tuple(answers.items()))
@@ -335,6 +339,9 @@ class LockedInstance:
     def _too_many(self, copies: int) -> str:
         operator, most = operator_of(self.place.me), self.place.most
         return f"{operator!r} may have {most} instances, and there was no room for {copies} more"
+
+    def _too_few(self) -> str:
+        return f"{operator_of(self.place.me)!r} should have {self.place.least} instances, and has no more"
 
 
 BUSY = frozenset({Phase.DUPLICATING, Phase.LEAVING, Phase.DRAINING, Phase.PARTING})

@@ -207,6 +207,7 @@ class Simulator:
                     capacity_per_s=self._capacity(me),
                     keeper=self._machines[me].place.keeper,
                     instances=count,
+                    least=self._machines[me].place.least,
                     most=self._machines[me].place.most,
                 )
                 match decide(policy, situation, self._rng):
@@ -225,7 +226,8 @@ class Simulator:
             return []
         used = load / (len(present) * self.setup.capacity)
         ideal = ideal_count(load, self.setup.capacity, policy.target_load)
-        wanted = min(ideal, self._machines[keeper].place.most or ideal) - len(present)
+        place = self._machines[keeper].place
+        wanted = max(place.least, min(ideal, place.most or ideal)) - len(present)
         if used >= policy.upper_load and wanted > 0:
             return [(keeper, wanted)]
         if used <= policy.lower_load and wanted < 0:

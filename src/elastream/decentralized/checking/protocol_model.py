@@ -229,9 +229,11 @@ class LockedModel(ProtocolModel):
             if {channel.producer, channel.consumer} <= busy:
                 return f"{channel.producer} and {channel.consumer} scale at the same time"
         for operator, count in _living(nodes).items():
-            most = self._dataflow[operator].max_parallelism
+            least, most = self._dataflow[operator].min_parallelism, self._dataflow[operator].max_parallelism
             if most is not None and count > most:
                 return f"{operator} has {count} instances, and may have {most}"
+            if count < min(least, self._at_first[operator]):
+                return f"{operator} has {count} instances, and should have {least}"
         return super().wrong(nodes)
 
     def unfinished(self, nodes: Mapping[str, Node], /) -> str:

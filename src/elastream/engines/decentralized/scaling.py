@@ -108,6 +108,7 @@ class ScalingTrigger:
             capacity_per_s=self._settings.capacities[operator_of(self._place.me)],
             keeper=self._place.keeper,
             instances=self._inbox.among(),
+            least=self._place.least,
             most=self._place.most,
         )
         action = decide(self._settings.policy, now, self._rng)
