@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from running import LONGEST_BATCH_S, Running, costing, wait_until
+from running import LONGEST_BATCH_S, PATIENCE_S, Running, costing, wait_until
 
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.monitor import Snapshot
@@ -120,6 +121,24 @@ def test_what_rules_look_at_is_measured(snapshots: list[Snapshot]) -> None:
         assert reading.heap_utilization is not None
         assert 0 < reading.heap_utilization < 1
     assert 0 < total(told, "counts", "cpu_utilization") <= sum(len(s.by_operator["counts"]) for s in told)
+
+
+@pytest.mark.parametrize("set_by_s", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_changes_no_rate(
+    running: Running, snapshots: list[Snapshot], monkeypatch: pytest.MonkeyPatch, set_by_s: float
+) -> None:
+    del snapshots  # only to come after them
+    running.engine.measure()
+    really = time.time
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: really() + set_by_s)
+        running.put("sentences", [("one two three",)] * RECORDS)
+        found = running.engine.measure()
+    (reading,) = found.by_operator["sentences"]
+    assert 0 < reading.window_s < PATIENCE_S, "as long as it took"
+    assert found.source_rates["sentences"] * reading.window_s == pytest.approx(RECORDS)
+    assert abs(found.at_s - really() - set_by_s) < PATIENCE_S, "what the clock says now"
+    running.drain()
 
 
 def test_a_backlog_is_what_was_not_read_yet(running: Running, snapshots: list[Snapshot]) -> None:

@@ -185,11 +185,11 @@ class Manager:
         return True
 
     def _act(self, decision: Decision) -> Rescaled | None:
-        began = self.clock.now()
+        began_s = self.clock.steady()
         try:
             outcome = self.engine.rescale(decision)
         except ElastreamError as error:
-            return self._failed(decision, str(error), took_s=self.clock.now() - began)
+            return self._failed(decision, str(error), took_s=self.clock.steady() - began_s)
         return Rescaled(at_s=self.clock.now(), outcome=outcome)
 
     def _failed(self, decision: Decision, detail: str, *, took_s: float) -> Rescaled | None:

@@ -199,7 +199,7 @@ class SparkEngine:
     def measure(self) -> Snapshot:
         trouble = self._workspace.channels.trouble()
         gaps = self._tend() + self._take_in() + ([f"{trouble}: the pipeline waits"] if trouble else self._revive())
-        now_s = time.time()
+        now_s = time.monotonic()  # a clock that is set would make a window of any length
         window_s = now_s - self._marked_s
         counts = self._count_arrived()
         arrived = {name: count - self._arrived[name] for name, count in counts.items()}
@@ -215,7 +215,7 @@ class SparkEngine:
             plan=self.plan(),
             source_rates={name: count / window_s for name, count in arrived.items()},
             readings=tuple(readings),
-            at_s=now_s,
+            at_s=time.time(),
             gaps=tuple(gaps),
             batch_costs=dict(self._costs),
             nodes=nodes,
@@ -340,7 +340,7 @@ class SparkEngine:
     def _mark(self) -> None:
         """From here on the next measurement counts."""
         self._take_in()  # so that it is not counted as having happened after the action
-        self._marked_s = time.time()
+        self._marked_s = time.monotonic()
         self._arrived = self._count_arrived()
         for name, query in self._queries.items():
             self._meters[name].forget_window(held_back_s=query.held_back_s)
