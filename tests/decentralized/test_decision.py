@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from elastream.dataflow import Operator
 from elastream.decentralized.decision import (
+    Action,
     Duplicate,
     Leave,
     ScalingPolicy,
@@ -207,6 +208,17 @@ def test_who_does_not_leave_for_there_would_be_too_few_says_so() -> None:
     assert decide(PLAIN, bounded(10, 3, None, least=3), random.Random(1)) == Stay(
         why="load 0.100 is at most 0.6, but 3 of at least 3 instances run, ends with probability 0.000"
     )
+
+
+def test_nobody_makes_more_copies_than_its_load_can_be_divided_among() -> None:
+    def among(parts: int) -> Action:
+        now = Situation(load_per_s=1_000, capacity_per_s=100.0, parts=parts)
+        return decide(PLAIN, now, random.Random(1))
+
+    why = "load 10.000 is at least 0.8, factor 13.286 for target 0.700"
+    assert among(4) == Duplicate(times=3, why=f"{why}, but its load has 4 parts")
+    assert among(1) == Stay(why=f"{why}, but its load has 1 parts")
+    assert among(40).why == why
 
 
 def test_who_was_told_no_count_cannot_keep_the_least() -> None:

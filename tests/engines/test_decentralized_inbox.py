@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -15,6 +17,10 @@ from elastream.engines.decentralized.inbox import READER, Inbox, Lanes, Offset
 from elastream.engines.decentralized.outbox import Outbox
 from elastream.engines.decentralized.plans import Plans
 from elastream.engines.spark.channels.files import FileChannel
+
+
+class Killed(BaseException):
+    pass
 
 
 def put(folder: Path, *numbers: int, came_s: float | None = None) -> FileChannel:
@@ -67,6 +73,31 @@ def test_a_lane_goes_when_its_sender_has_ended_and_all_was_read(tmp_path: Path) 
     assert (folder / "0.1").exists(), "until the batch without it is done"
     assert lanes.latest(rest, 100) == rest
     assert not (folder / "0.1").exists()
+
+
+def test_a_kill_while_a_lane_is_deleted_leaves_no_half_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, senders = tmp_path / "lanes", tmp_path / "instances"
+    put(folder / "0.1", *range(8))
+    lanes = Lanes(folder, senders)
+    rest = lanes.latest({}, 100)
+    (senders / "0.1").mkdir(parents=True)
+    (senders / "0.1" / "ended").touch()
+    rest = lanes.latest(rest, 100)
+
+    def some(path: Path, **_: object) -> None:
+        found = path if (path / "readers").exists() else path / "0.1"
+        really(found / "readers")
+        raise Killed
+
+    really = shutil.rmtree
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", some)
+        with pytest.raises(Killed):
+            lanes.latest(rest, 100)
+    assert Inbox([folder]).pending() == 0
+    assert lanes.latest(rest, 100) == rest == {}
 
 
 def test_what_is_read_is_known_and_forgotten(tmp_path: Path) -> None:
@@ -147,6 +178,22 @@ def test_a_fixed_batch_goes_where_it_was_to_go_although_the_view_has_changed(
     outbox.send(4, records, ["b/2"], came_s=19.0)
     assert got("b/2") == 4
     assert (tmp_path / "b/2" / "among.json").read_text() == '{"instances": 1}'
+
+
+def test_a_disk_that_was_full_for_a_moment_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    records = pa.table({"id": pa.array(range(4), pa.int64())})
+    outbox = Outbox(tmp_path / "out", lambda to: tmp_path / to)
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "write_table", full)
+        with pytest.raises(OSError, match="No space left"):
+            outbox.send(3, records, ["b/0"], came_s=17.0)
+    outbox.send(3, records, ["b/0"], came_s=17.0)
+    assert FileChannel(tmp_path / "b/0").log.head().records == 4
 
 
 def test_the_number_of_instances_is_what_was_told_last_and_none_where_nobody_has(tmp_path: Path) -> None:

@@ -18,11 +18,12 @@ import pytest
 from confluent_kafka import KafkaException
 from tests.engines.control_sites import wait_until
 
-from elastream.engines.decentralized import topic_publisher
+from elastream.decentralized.load_meter import Arrived
+from elastream.engines.decentralized import topic_publisher, topic_records
 from elastream.engines.decentralized.folders import RunFolder
 from elastream.engines.decentralized.topic_publisher import PARTITIONS, Publisher, records_topic
-from elastream.engines.decentralized.topic_readers import GroupReader, Taken
-from elastream.engines.decentralized.topic_records import OwnRecords, Route
+from elastream.engines.decentralized.topic_readers import GroupReader, Taken, TopicRecord
+from elastream.engines.decentralized.topic_records import OwnRecords, Route, SharedRecords
 from elastream.engines.spark.kafka.broker import Broker
 
 WORKER = Path(__file__).parent / "topic_worker.py"
@@ -184,6 +185,49 @@ def test_what_was_never_committed_is_never_read(broker: Broker, tmp_path: Path) 
     wait_until(lambda: read() and len(ends.arrived) > 1, "more arrives")
     assert ends.arrived == [2, 3]
     assert ends.came_s == {CAME_S, CAME_S + 1}, "records bring along when they came into the pipeline"
+
+
+def test_a_batch_that_fails_is_read_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it fails of: here its records cannot be written."""
+
+    def overflow(_: pa.Table) -> list[bytes]:
+        raise OverflowError
+
+    topics = f"tests-{uuid.uuid4().hex}"
+    route = Route(servers=broker.servers, topics=topics, me="b/0", reads=True, readers=["c"])
+    records = SharedRecords(route, record=lambda event, **told: None)
+    records.start()
+    writer = Publisher(broker.servers, f"{topics}-a")
+    writer.publish([route.source], "a", [b"0", b"1", b"2", b"3", b"4", b"5"], [], came_s=CAME_S)
+    found: list[TopicRecord] = []
+
+    def load() -> bool:
+        found[:] = records.load(0, 3)
+        return len(found) == 3
+
+    wait_until(load, "three are read")
+    first = {record.value for record in found}
+    with monkeypatch.context() as patch:
+        patch.setattr(topic_records, "encode", overflow)
+        with pytest.raises(OverflowError):
+            records.send(0, numbers(0, 1, 2), CAME_S)
+    read: set[bytes] = set()
+
+    def all_read() -> bool:
+        if load():
+            read.update(record.value for record in found)
+            assert records.send(0, numbers(*(int(record.value) for record in found)), CAME_S) == 3
+        return len(read) == 6
+
+    wait_until(all_read, lambda: f"all are read: {sorted(read)}, at first {sorted(first)}")
+    records.leave()
+
+
+def test_time_does_not_go_back_where_senders_lag_differently() -> None:
+    reader = GroupReader(records_topic("localhost:1", "tests", "b"), "tests")
+    for offset, came_s in enumerate((10.0, 8.0, 11.0, 9.0)):
+        reader._keep(TopicRecord(sender="a", value=b"", came_s=came_s, partition=3, offset=offset))
+    assert reader.arrived() == {"3": Arrived(records=4, came_s=11.0)}
 
 
 def test_while_a_transaction_is_open_nobody_reads_what_was_read_before(broker: Broker) -> None:

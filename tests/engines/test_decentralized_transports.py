@@ -27,7 +27,7 @@ from tests.engines.control_sites import (
 from elastream.decentralized.decision import ScalingPolicy, Variant
 from elastream.decentralized.instance import Phase
 from elastream.engines.decentralized import transports
-from elastream.engines.decentralized.folders import RunFolder
+from elastream.engines.decentralized.folders import RunFolder, write_whole
 from elastream.engines.decentralized.kafka_control import control_topic
 from elastream.engines.decentralized.settings import RunSettings
 from elastream.engines.decentralized.topic_names import new_topics
@@ -214,6 +214,17 @@ def deliver_everything_again(sites: Sites) -> None:
     for me, site in sites.items():
         stranger = KafkaStranger(site)
         stranger.put(me, *(json.dumps(line).encode() for line in stranger.read(me)))
+
+
+def test_somebody_who_is_found_where_it_does_not_listen_any_more_is_looked_for_again(tmp_path: Path) -> None:
+    """As where a run goes on over TCP, and what it left says where it listened before."""
+    with living_sites(tmp_path, OVER_TCP) as sites:
+        sites.pop("c/0").transport.stop()
+        write_whole(sites.run.instance("c/0").endpoint, {"topic": "c-0", "incarnation": 1})
+        sites["b/0"].protocol.duplicate(1)
+        wait_until(lambda: "a/0" not in sites["b/0"].protocol.state.awaited, "the other neighbour acknowledges")
+        wait_until(lambda: sites.at_rest() and len(sites) == 4, sites.story)
+        sites.check_views()
 
 
 # Kafka alone

@@ -86,6 +86,8 @@ class Situation:
     keep that."""
     most: int | None = None
     """How many instances its operator may have."""
+    parts: int | None = None
+    """Into how many its own load can be divided, where that is bounded: more copies would have nothing to do."""
 
     def __post_init__(self) -> None:
         if not self.capacity_per_s > 0 or math.isinf(self.capacity_per_s):
@@ -198,6 +200,9 @@ def _perhaps_duplicate(policy: ScalingPolicy, now: Situation, rng: random.Random
     if (part := now.room / now.known) < factor:
         why += f", but {now.known} of at most {now.most} instances run: room for {part:.3f}"
         factor = part
+    if now.parts is not None and factor > (others := max(0, now.parts - 1)):
+        why += f", but its load has {now.parts} parts"
+        factor = others
     if times := duplications(factor, rng):
         return Duplicate(times=times, why=why)
     return Stay(why=f"{why}, and the die said no" if factor > 0 else why)

@@ -8,10 +8,11 @@ lets everybody scale that has asked by then, waits until they are done, and leav
 next: the neighbours come in between.
 
     asks ──▶ its delegate takes the locks ──▶ may scale ──▶ changes ──▶ done ──▶ the locks are left
-                                         └──▶ may not: there are as many instances as there may be
+                                         └──▶ may not: there would be more instances than there may be,
+                                              or fewer than there should be
 
-A core of one hears of every change of its operator. So it knows how many instances there are, and there are never
-more than there may be.
+A core of one hears of every change of its operator. So it knows how many instances there are, and the bounds are
+kept.
 
 This wraps the protocol of `instance.py` and offers the same interface. The acknowledgements remain, since a change
 is only complete when the neighbours know of it; what the locks take away is that two changes cross.
@@ -61,7 +62,7 @@ class MayScale:
 
 @dataclass(frozen=True, slots=True)
 class MayNotScale:
-    """From the delegate: the operator has as many instances as it may."""
+    """From the delegate: the operator has as many instances as it may, or as few as it should."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ ended and everything in it was read; then it is deleted.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -55,6 +56,10 @@ class Inbox:
                 told[among.stat().st_mtime_ns] = json.loads(among.read_text())["instances"]
         return told[max(told)] if told else None
 
+    def parts(self) -> int | None:
+        """Any number of instances may share a lane."""
+        return None
+
     def forget(self) -> None:
         """Delete what was read."""
         for _, log in self._lanes():
@@ -85,7 +90,7 @@ class Lanes:
                 log.acknowledge(READER, position)
             if self._is_done(folder):
                 if not begun:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    self._delete(folder)
                 continue  # the first time this only takes it out of the offset
             upto = log.position(position, most_records=left)
             left -= upto.record - position.record
@@ -107,6 +112,13 @@ class Lanes:
         """By when what lies before an offset had come into the pipeline: the mean of the lanes, for some may be
         behind."""
         return fmean(SegmentLog(self._folder / name).came_s(Position(**upto)) for name, upto in end.items())
+
+    def _delete(self, folder: Path) -> None:
+        """At once, for whoever looks: half a lane would be taken for one that is yet to be read."""
+        gone = self._folder.with_name(f"{self._folder.name}.gone")
+        gone.mkdir(exist_ok=True)
+        os.replace(folder, gone / folder.name)
+        shutil.rmtree(gone, ignore_errors=True)
 
     def _is_done(self, folder: Path) -> bool:
         """Whether nothing more comes, which has to be asked first, and everything was read."""

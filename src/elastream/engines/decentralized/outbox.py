@@ -59,6 +59,7 @@ class Outbox:
 
     def _fix(self, batch: int, records: pa.Table, parts: list[Share], came_s: float) -> None:
         beside = self._folder / f"{batch}.tmp"
+        shutil.rmtree(beside, ignore_errors=True)  # of an attempt that failed: the disk may have been full
         beside.mkdir()
         pq.write_table(records, beside / _RECORDS)
         write_whole(beside / _SHARES, {"came_s": came_s, "parts": [asdict(part) for part in parts]})

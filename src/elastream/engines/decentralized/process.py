@@ -13,7 +13,9 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -33,7 +35,7 @@ from elastream.engines.decentralized.topic_records import TopicRecords
 from elastream.engines.decentralized.transports import records_of, transport_of
 from elastream.engines.spark.kafka.topic import BrokerAway
 from elastream.engines.spark.run import read_pipeline
-from elastream.errors import ElastreamError
+from elastream.errors import ElastreamError, InvalidInput
 
 _LOOK_S = 0.2
 _LONGEST_PAUSE_S = 30.0
@@ -59,6 +61,8 @@ class InstanceProcess:
         self._inbox: Inbox | TopicRecords = Inbox(lanes_of(run, self._folder, step))
         if self._topics is not None and step.reads:
             self._inbox = self._topics
+        if self._has_ended:
+            self._tidy_up()  # killed before it could
         self._protocol.begin()
         self._record("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)
         self._transport = transport_of(settings, self._protocol, run, record=self._record, on_stale=self._stale)
@@ -76,13 +80,19 @@ class InstanceProcess:
     def _phase(self) -> Phase:
         return self._protocol.state.phase
 
+    @property
+    def _has_ended(self) -> bool:
+        return self._phase is Phase.ENDED and self._protocol.has_said_all
+
     def run(self) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self._stopping.set())
         threading.Thread(target=self._watch_supervisor, daemon=True).start()
+        if self._topics is not None:
+            threading.Thread(target=self._take_part, args=(self._topics,), daemon=True).start()
         for part in self._parts:
             part.start()
         while not self._stopping.is_set():
-            if self._phase is Phase.ENDED and self._protocol.has_said_all:
+            if self._has_ended:
                 self._end()
                 return ENDED
             self._look_after_data()
@@ -114,6 +124,14 @@ class InstanceProcess:
                 self._start_query()
         self._record("data job", running=self._data.is_running)
 
+    def _take_part(self, topics: TopicRecords) -> None:
+        """Begin to share the topics without waiting for Spark: the others go by the load that they see."""
+        while not self._stopping.wait(_LOOK_S):
+            if self._phase in _PROCESSING:
+                with suppress(BrokerAway):  # the query asks again, and says so
+                    topics.start()
+                return
+
     def _keep_data_running(self) -> None:
         failure = self._data.failure()
         if failure is not None:
@@ -144,14 +162,21 @@ class InstanceProcess:
     def _carry_out(self, effect: Effect) -> None:
         """The others are seen in the state: what is to run, to drain and to end."""
         if isinstance(effect, Create):
-            start_supervisor(self._run_folder, effect.instance)
+            try:
+                start_supervisor(self._run_folder, effect.instance)
+            except OSError:
+                die()  # it is written down as done: only who begins anew does it again
 
     def _end(self) -> None:
-        self._folder.mark_ended()
+        self._folder.mark_ended()  # the others wait for that
         self._record("ended")
         self._transport.stop()
         self._data.close()
+        self._tidy_up()
+
+    def _tidy_up(self) -> None:
         folder = self._folder
+        folder.mark_ended()
         for left in (folder.inbox, folder.outbox, folder.plans, folder.checkpoint, folder.path / "scratch"):
             shutil.rmtree(left, ignore_errors=True)
 
@@ -167,10 +192,30 @@ class InstanceProcess:
         os._exit(DIED)
 
 
+def die() -> NoReturn:
+    """With what was raised, to be started again: who misses one of its threads, or what it noted as done, is of no
+    use any more."""
+    traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(DIED)
+
+
+def _die_of(thread: threading.ExceptHookArgs) -> None:
+    try:
+        threading.__excepthook__(thread)
+    finally:
+        sys.stderr.flush()
+        os._exit(DIED)
+
+
 def main(run: str, me: str) -> int:
+    threading.excepthook = _die_of
     try:
         instance = InstanceProcess(RunFolder(Path(run)), me)
-    except ElastreamError as error:  # refused: it has ended, or runs already, or the pipeline is not to be read
+    except InvalidInput as error:  # the pipeline is not to be read, which may pass: somebody may be saving it
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return DIED
+    except ElastreamError as error:  # refused: it has ended, or runs already
         print(f"error: {error}", file=sys.stderr, flush=True)
         return NOT_AGAIN
     try:

@@ -99,7 +99,8 @@ class ScalingTrigger:
                 self._decide(turn_s - (1 - _SETTLING) * period_s)
 
     def _decide(self, since_s: float) -> None:
-        load_per_s = self._collector.received_per_s(since_s)
+        parts = self._inbox.parts()
+        load_per_s = 0.0 if parts == 0 else self._collector.received_per_s(since_s)
         if load_per_s is None:
             self._record("decided", action="Stay", why="too little has arrived to know the load")
             return
@@ -108,6 +109,7 @@ class ScalingTrigger:
             capacity_per_s=self._settings.capacities[operator_of(self._place.me)],
             keeper=self._place.keeper,
             instances=self._inbox.among(),
+            parts=parts,
             least=self._place.least,
             most=self._place.most,
         )

@@ -92,7 +92,8 @@ class TcpTransport:
             try:
                 await self._send_what_waits(receiver)
                 pause_s = _RETRY_S
-            except (OSError, EOFError, TimeoutError, ValueError, LinkBroken):
+            except (OSError, EOFError, ValueError, KeyError, TypeError, ElastreamError):
+                # also where it still listens elsewhere, or answers what is no answer
                 await asyncio.sleep(pause_s)
                 pause_s = min(_LONGEST_RETRY_S, 2 * pause_s)
 

@@ -98,6 +98,9 @@ class Publisher:
             if not (error.args[0].txn_requires_abort() and _aborted(producer)):
                 self._producer = None  # the next one settles what became of it
             raise Unsettled(f"a batch is to be published again: {error.args[0].str()}") from None
+        except BaseException:  # of whoever makes the records: the transaction is open
+            self._producer = None
+            raise
 
     def _put(
         self, producer: Any, topics: Iterable[Topic], sender: bytes, records: list[bytes], came_ms: int

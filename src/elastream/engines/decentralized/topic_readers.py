@@ -109,6 +109,11 @@ class GroupReader:
             self._buffer.clear()
             self._rewinding = True
 
+    def parts(self) -> int | None:
+        """How many partitions it has; None between two generations."""
+        with self._lock:
+            return None if self._membership is None else len(self._mine)
+
     def arrived(self) -> Mapping[str, Arrived]:
         """By partition: records that this instance has met, each counted once."""
         with self._lock:
@@ -203,8 +208,11 @@ class GroupReader:
                 self._seen[record.partition] = record.offset + 1
                 key = str(record.partition)
                 before = self._arrived.get(key)
-                records = 1 if before is None else before.records + 1
-                self._arrived[key] = Arrived(records=records, came_s=record.came_s)
+                if before is None:
+                    self._arrived[key] = Arrived(records=1, came_s=record.came_s)
+                else:  # senders may lag differently, and time does not go back
+                    came_s = max(before.came_s, record.came_s)
+                    self._arrived[key] = Arrived(records=before.records + 1, came_s=came_s)
 
 
 class PlannedReader:

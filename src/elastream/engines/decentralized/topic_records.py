@@ -9,6 +9,7 @@ that it runs again has the same records by its plan, and is not published again 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,6 +86,10 @@ class TopicRecords(Interface):
         """Nobody says among how many instances records are shared."""
         ...
 
+    def parts(self) -> int | None:
+        """Into how many its load can be divided; None where that is not known, or no matter."""
+        ...
+
     def forget(self) -> None:
         """Delete what was read."""
         ...
@@ -101,18 +106,20 @@ class _Records:
         self._route = route
         self._publisher = Publisher(route.servers, route.name)
         self._started = False
+        self._starting = threading.Lock()
         self._done = 0
         self._behind: dict[int, int] = {}
         """Before these offsets nobody reads again."""
         self._forgot_s = time.monotonic()
 
     def start(self) -> None:
-        if self._started:
-            return
-        for topic in (*([self._route.source] if self._route.reads else []), *self._route.sinks):
-            topic.create(patience_s=_CREATE_S)
-        self._begin()
-        self._started = True
+        with self._starting:
+            if self._started:
+                return
+            for topic in (*([self._route.source] if self._route.reads else []), *self._route.sinks):
+                topic.create(patience_s=_CREATE_S)
+            self._begin()
+            self._started = True
 
     def _begin(self) -> None:
         raise NotImplementedError
@@ -121,6 +128,9 @@ class _Records:
         return {"all": self._done}
 
     def among(self) -> int | None:
+        return None
+
+    def parts(self) -> int | None:
         return None
 
     def forget(self) -> None:
@@ -156,7 +166,7 @@ class SharedRecords(_Records):
         return self._taken.records
 
     def send(self, batch: int, records: pa.Table, came_s: float) -> int:
-        taken, self._taken = self._taken, None
+        taken = self._taken
         if taken is None or not taken.records:
             return 0
         try:
@@ -164,9 +174,9 @@ class SharedRecords(_Records):
             where = [taken.positions]
             self._publisher.publish(self._route.sinks, sender, encode(records), where, came_s=came_s)
         except (Unsettled, BrokerAway) as error:
-            self._settled = False
             self._record("read again", why=str(error), records=len(taken.records))
-            return 0
+            return 0  # what it has taken and not forgotten, it reads again
+        self._taken = None
         self._done += len(taken.records)
         self._behind = {**self._behind, **taken.positions.offsets}
         return int(records.num_rows)
@@ -176,6 +186,9 @@ class SharedRecords(_Records):
 
     def pending(self) -> int:
         return self._reader.pending()
+
+    def parts(self) -> int | None:
+        return self._reader.parts()
 
     def leave(self) -> None:
         self._reader.close()
@@ -217,6 +230,7 @@ class OwnRecords(_Records):
     def send(self, batch: int, records: pa.Table, came_s: float) -> int:
         """Raises where it cannot be done now: Spark runs the batch again."""
         assert self._marker is not None
+        why = ""
         for _ in range(_MOST_ATTEMPTS):
             self._publisher.settle()
             if self._published is None:
@@ -226,12 +240,12 @@ class OwnRecords(_Records):
             try:
                 marker, sender = self._marker.after(batch), self._route.operator
                 self._publisher.publish(self._route.sinks, sender, encode(records), [marker], came_s=came_s)
-            except Unsettled:
-                self._published = None
+            except Unsettled as error:
+                self._published, why = None, str(error)
             else:
                 self._published = batch
                 return int(records.num_rows)
-        raise BrokerAway(f"batch {batch} cannot be published")
+        raise BrokerAway(f"batch {batch} cannot be published: {why}")
 
     def arrived(self) -> Mapping[str, Arrived]:
         return {"all": Arrived(records=self._done, came_s=time.time())}
