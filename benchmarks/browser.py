@@ -104,7 +104,9 @@ class Browser:
         return str(self.run(_TEXT, selector))
 
     def click(self, selector: str) -> None:
-        self.find(selector).click()
+        found = self.find(selector)
+        self.wait(found.is_displayed, f"what is at {selector} is shown")
+        found.click()
 
     def run(self, script: str, *given: object) -> Any:
         return self.driver.execute_script(script, *given)

@@ -20,7 +20,7 @@ from elastream.monitoring.master_server import Endpoint
 from elastream.monitoring.messages import Claim, frame
 from elastream.policies.rules.metrics import METRICS
 
-_ACKNOWLEDGED_WITHIN_S = 10.0
+_ACKNOWLEDGED_WITHIN_S = 60.0
 
 
 def client(port: int, number: int, instances: int) -> AgentClient:

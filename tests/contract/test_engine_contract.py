@@ -131,6 +131,11 @@ def windows_s(snapshot: Snapshot) -> list[float]:
     return [reading.window_s for reading in snapshot.readings]
 
 
+def within(windows: list[float], least_s: float, most_s: float) -> bool:
+    """As long as was waited, and what calls take on a busy machine may be in it."""
+    return all(least_s * 0.999 <= window_s <= most_s * 1.001 for window_s in windows)
+
+
 class TestGraphAndPlan:
     def test_the_graph_is_the_pipeline(self, engine: Engine) -> None:
         assert engine.graph() == PIPELINE
@@ -171,22 +176,29 @@ class TestMeasure:
     def test_what_comes_in_counts_whether_or_not_the_pipeline_keeps_up(self, subject: Subject) -> None:
         subject.clock.wait(2 * subject.moment_s)
         snapshot = subject.engine.measure()
-        assert snapshot.source_rates["source"] == pytest.approx(subject.load_per_s, rel=subject.slack)
+        came = snapshot.source_rates["source"] * max(windows_s(snapshot))
+        assert came == pytest.approx(subject.load_per_s * 2 * subject.moment_s, rel=subject.slack)
         assert snapshot.rates["map"].observed_processing_per_s < subject.load_per_s / 2
 
     def test_it_tells_of_the_time_since_the_last_call(self, subject: Subject) -> None:
+        subject.clock.wait(subject.moment_s)
+        called_s = subject.clock.steady()
+        subject.engine.measure()
         for waited_s in (2 * subject.moment_s, subject.moment_s):
+            before_s = called_s
             subject.clock.wait(waited_s)
+            called_s = subject.clock.steady()
             snapshot = subject.engine.measure()
             assert snapshot.at_s == pytest.approx(subject.clock.now(), abs=subject.slack_s)
-            assert windows_s(snapshot) == pytest.approx([waited_s] * len(snapshot.readings), rel=subject.slack)
+            assert within(windows_s(snapshot), waited_s, subject.clock.steady() - before_s)
 
     def test_it_tells_of_the_time_since_the_last_action(self, subject: Subject) -> None:
         subject.clock.wait(2 * subject.moment_s)
+        began_s = subject.clock.steady()
         subject.engine.rescale(to(subject.engine, map=4))
         subject.clock.wait(subject.moment_s)
-        snapshot = subject.engine.measure()
-        assert windows_s(snapshot) == pytest.approx([subject.moment_s] * len(snapshot.readings), rel=subject.slack)
+        windows = windows_s(subject.engine.measure())
+        assert within(windows, subject.moment_s, subject.clock.steady() - began_s)
 
     def test_windows_follow_each_other_in_time(self, engine: Engine, clock: Clock, moment_s: float) -> None:
         times = []
@@ -199,13 +211,19 @@ class TestMeasure:
     def test_useful_time_gives_rates_that_do_not_depend_on_the_load(
         self, engine: Engine, clock: Clock, moment_s: float
     ) -> None:
-        clock.wait(2 * moment_s)
-        alone = engine.measure().rates["map"].true_per_instance
+        def best(windows: int) -> float:
+            """Others may take the cores in one of them, and not in the next."""
+            found = 0.0
+            for _ in range(windows):
+                clock.wait(2 * moment_s)
+                found = max(found, engine.measure().rates["map"].true_per_instance or 0.0)
+            return found
+
+        alone = best(2)
         engine.rescale(to(engine, map=8, count=8))
-        assert alone is not None
-        for _ in range(_MOST_WINDOWS):  # others may take the cores in one of them, and not in the next
-            clock.wait(2 * moment_s)
-            together = engine.measure().rates["map"].true_per_instance
+        together = 0.0
+        for _ in range(_MOST_WINDOWS):
+            together = max(together, best(1))
             if together == pytest.approx(alone, rel=0.5):
                 break
         assert together == pytest.approx(alone, rel=0.5)

@@ -228,10 +228,10 @@ class KafkaStranger:
     def say(self, *, sender: str, to: str, incarnation: int, number: int) -> dict[str, Any]:
         answers = control_topic(self._settings.kafka_servers, self._settings.topics, sender)
         answers.create()
-        seen = answers.ends()[0]
+        seen = answers.ends(patience_s=PATIENCE_S)[0]
         line = {"from": sender, "to": to, "incarnation": incarnation, "number": number, "body": {}}
         self.say_raw(json.dumps(line))
-        wait_until(lambda: answers.ends()[0] > seen, "it answers")
+        wait_until(lambda: answers.ends(patience_s=PATIENCE_S)[0] > seen, "it answers")
         return next(line for line in self.read(sender)[seen:] if line["from"] == self._to)
 
     def say_raw(self, text: str) -> None:
@@ -250,6 +250,6 @@ class KafkaStranger:
         from elastream.engines.spark.channels.splits import Slice
 
         topic = control_topic(self._settings.kafka_servers, self._settings.topics, instance)
-        everything = Slice(path="0", first=0, last=topic.ends()[0])
+        everything = Slice(path="0", first=0, last=topic.ends(patience_s=PATIENCE_S)[0])
         found = read_messages(topic.servers, topic.name, everything)
         return [json.loads(value) for values in found for value in values]

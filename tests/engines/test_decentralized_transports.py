@@ -34,6 +34,7 @@ from elastream.engines.decentralized.topic_names import new_topics
 from elastream.engines.decentralized.topic_publisher import records_topic
 from elastream.engines.decentralized.transports import check_same_data, check_transport, delete_topics, with_topics
 from elastream.engines.spark.kafka.broker import Broker
+from elastream.engines.spark.kafka.topic import BrokerAway, Topic
 from elastream.engines.spark.ports import free_port
 from elastream.errors import ElastreamError, InvalidInput
 
@@ -166,6 +167,13 @@ class Storm:
                 self._scale(self.rng.choice(sorted(self.sites)))
             time.sleep(self.rng.choice((0.0, 0.02, 0.1)))
 
+    def has_raged(self) -> bool:
+        """On a slow machine fewer are free to scale when it is their turn."""
+        if min(self.kills, self.duplications, self.leaves) > 3:
+            return True
+        self.blow(1)
+        return False
+
     def _kill(self, me: str) -> None:
         self._dying = self.sites.run.instance(me).path
         time.sleep(0.05)  # in the middle of something, if there is anything
@@ -202,10 +210,10 @@ def test_whoever_is_killed_nothing_is_lost_repeated_or_reordered_and_all_views_a
             broker.start()
         deliver_everything_again(sites)
     storm.blow(10)
+    wait_until(storm.has_raged, lambda: f"it goes on: {storm.kills}, {storm.duplications}, {storm.leaves}")
     wait_until(sites.at_rest, sites.story)
     sites.check_views()
     assert sites.notes.heard == {link: said for link, said in sites.notes.said.items() if said}
-    assert min(storm.kills, storm.duplications, storm.leaves) > 3
     refusals = [why for site in sites.values() for why in site.refusals]
     assert [why for why in refusals if "stale" not in why] == []
 
@@ -258,6 +266,13 @@ def test_a_topic_that_is_lost_is_made_again_and_what_was_in_it_is_said_again(
         sites.check_views()
 
 
+def is_gone(topic: Topic) -> bool:
+    try:
+        return not topic.exists()
+    except BrokerAway:  # it has much to do
+        return False
+
+
 def test_the_topics_of_who_has_ended_and_of_a_run_that_is_deleted_are_gone(broker: Broker, tmp_path: Path) -> None:
     settings = over_kafka(broker.servers)
     topics = {
@@ -270,9 +285,9 @@ def test_the_topics_of_who_has_ended_and_of_a_run_that_is_deleted_are_gone(broke
         assert all(topic.exists() for topic in topics.values())
         sites["b/0.1"].protocol.leave()
         wait_until(lambda: sites.at_rest() and len(sites) == 3, sites.story)
-        wait_until(lambda: not topics["b/0.1"].exists(), "its topic is gone")
+        wait_until(lambda: is_gone(topics["b/0.1"]), "its topic is gone")
     assert delete_topics(sites.run) == []
-    wait_until(lambda: not any(topic.exists() for topic in topics.values()), "all topics are gone")
+    wait_until(lambda: all(map(is_gone, topics.values())), "all topics are gone")
     assert delete_topics(RunFolder(tmp_path / "nothing")) == []
 
 

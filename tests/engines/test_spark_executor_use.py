@@ -35,12 +35,12 @@ def test_processes_below_count_while_they_run_and_the_process_itself_does_not() 
         below.stdout.readline()
         used_s = cores.look()
         ours_s = time.process_time()
-        while time.process_time() < ours_s + 0.3:
+        while time.process_time() < ours_s + 0.5:
             pass
         idle_s = cores.look()
         below.communicate()
     assert 0.45 < used_s < 2, "the worker below the worker, and two interpreters that start"
-    assert idle_s < 0.1
+    assert idle_s < 0.4, "ours is not in it, though a broker of other tests may be"
 
 
 def test_a_worker_that_has_ended_is_counted_by_the_one_above_it() -> None:

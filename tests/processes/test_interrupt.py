@@ -28,7 +28,7 @@ operators:
   map: {reads: source, capacity: 100}
 """
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 
 
 def wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:

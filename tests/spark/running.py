@@ -30,8 +30,8 @@ _TICK_S = 0.2
 _MOST_LAG = 100  # so that there is little left to do in the end, however slow the machine is
 
 
-def wait_until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+def wait_until(true: Callable[[], bool], what: str | Callable[[], str], *, patience_s: float = PATIENCE_S) -> None:
+    deadline_s = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < deadline_s, f"not in time: {what if isinstance(what, str) else what()}"
         time.sleep(0.05)
@@ -108,12 +108,19 @@ class Running:
 
     def drain(self) -> None:
         """Wait until nothing is left to do."""
+        self.wait_until(
+            lambda: not any(self.pending().values()),
+            lambda: f"drained, there is still to do: {self.pending()}",
+        )
 
-        def is_drained() -> bool:
+    def wait_until(self, true: Callable[[], bool], what: str | Callable[[], str]) -> None:
+        """And start again what fails meanwhile."""
+
+        def is_true() -> bool:
             self.revive()
-            return not any(self.pending().values())
+            return true()
 
-        wait_until(is_drained, lambda: f"drained, there is still to do: {self.pending()}")
+        wait_until(is_true, what)
 
     def revive(self) -> None:
         """Start again what has failed, as a manager does: on a slow machine a query fails easily."""

@@ -12,11 +12,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from running import kept, records, wait_until
+import running
+from running import kept, records
 
 from elastream.decentralized.decision import ScalingPolicy
 from elastream.decentralized.instance import Phase
@@ -45,6 +47,7 @@ def slow(numbers):
 
 pipeline.keep("all", reads="slow", folder=Path({folder!r}))
 """
+wait_until = partial(running.wait_until, patience_s=600.0)  # several Sparks start, two at a time
 _CAPACITY_PER_S, _HIGH_PER_S, _LOW_PER_S = 40.0, 56.0, 8.0
 
 

@@ -158,7 +158,7 @@ def test_a_source_may_be_any_topic_through_sparks_own_connector(
 
     pipeline.keep("kept", reads="lines", folder=kept(tmp_path, "kept"))
     with Running(spark, pipeline, tmp_path) as running:
-        wait_until(lambda: len(running.kept("kept")) >= 2, "what was there is read")
+        running.wait_until(lambda: len(running.kept("kept")) >= 2, "what was there is read")
         others._send([b"three"])
-        wait_until(lambda: len(running.kept("kept")) >= 3, "what comes is read")
+        running.wait_until(lambda: len(running.kept("kept")) >= 3, "what comes is read")
         assert sorted(running.kept("kept")) == [("one",), ("three",), ("two",)]

@@ -47,6 +47,7 @@ _PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     # a mistyped topic is an error, not a new topic
     "auto.create.topics.enable": "false",
