@@ -80,6 +80,10 @@ class Feed:
     def event(self, event: Event) -> None:
         self._soon(lambda: self._tell(self.history.add_event(event)))
 
+    def trouble(self, what: str) -> None:
+        """What is wrong with showing the run, of which the run itself knows nothing."""
+        self._soon(lambda: self._tell(self.history.add_trouble(what)))
+
     def end(self) -> None:
         """Nothing more will come, but what there is can still be looked at."""
         self._soon(lambda: self._tell(self.history.end()))

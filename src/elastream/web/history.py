@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from elastream.dataflow import Dataflow
-from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed, Steered
+from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed, Steered, Trouble
 from elastream.monitor import Snapshot
 from elastream.monitor.recording import RunHeader
 from elastream.web import showing, views
@@ -84,6 +84,10 @@ class History:
         )
         (self._routine if event.event in _ROUTINE else self._telling).append(view)
         return views.Update(id=identity, event=view, decision=decision, manager=self._managed(event))
+
+    def add_trouble(self, what: str) -> views.Update:
+        """Of those who show the run. It happens now by the run's own clock, of which the newest window tells."""
+        return self.add_event(Trouble(at_s=self._window.at_s if self._window else 0.0, what=what))
 
     def end(self) -> views.Update:
         """Nothing more will come."""
