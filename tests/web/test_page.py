@@ -11,6 +11,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from simulated_run import SimulatedRun
 
+from elastream.manager.events import Held, Trouble
 from elastream.monitor.executor import ExecutorReading
 from elastream.monitor.recording import RunHeader
 from elastream.testing import alike, chain, snapshot_of
@@ -22,6 +23,7 @@ from elastream.workloads.load import Steps
 # 350 sentences of five words a second; an instance of words does 100 of them, one of counts 400, at 80 % of that:
 # 350 / 80 = 4.4 and 1,750 / 320 = 5.5 instances
 RIGHT_SIZE = {"words": 5, "counts": 6}
+RECORDING = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
 
 
 def card(browser: Browser, name: str) -> str:
@@ -153,7 +155,6 @@ def test_markup_in_the_name_of_an_operator_is_text(browser: Browser) -> None:
 
 def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
     header = RunHeader(pipeline="<b>clicks</b>", policy="<i>ds2</i>", engine="spark")
-    shown = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
     window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5}, readings=alike("map"))
     executor = ExecutorReading(
         id="1", host="<b>here</b>", cores=4, active_tasks=2, busy_cores=1.25, memory_used_bytes=0.0,
@@ -161,7 +162,7 @@ def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
     )  # fmt: skip
     second = replace(executor, id="2", node="lyon", busy_cores=None, peak_heap_bytes=None, leaving=True)
     feed = Feed("a folder")
-    with Server(feed, shown, Address(port=0)) as server:
+    with Server(feed, RECORDING, Address(port=0)) as server:
         browser.open(server.url)
         feed.snapshot(window)
         browser.wait(lambda: "does not tell of executors" in browser.text("#executors"), "it says so")
@@ -185,11 +186,10 @@ def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
 
 
 def test_a_window_that_is_short_without_anyone_behind_is_not_said_to_keep_up(browser: Browser) -> None:
-    shown = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
     readings = [*alike("in"), *alike("map", records_per_s=80, useful_share=0.5, backlog=0)]
     window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 100}, readings=readings)
     feed = Feed("p")
-    with Server(feed, shown, Address(port=0)) as server:
+    with Server(feed, RECORDING, Address(port=0)) as server:
         browser.open(server.url)
         feed.snapshot(window)
         browser.wait(lambda: "80 %" in browser.text("#summary"), "what was achieved")
@@ -199,6 +199,24 @@ def test_a_window_that_is_short_without_anyone_behind_is_not_said_to_keep_up(bro
         browser.wait(lambda: "no operator is behind" not in browser.text("#summary"), "the next window")
         assert "80 %\nnot all was measured" in browser.text("#summary"), "and where it knows, why"
         assert "keeps up" not in browser.text("#summary")
+
+
+def test_routine_does_not_push_out_what_tells_of_something(browser: Browser) -> None:
+    window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5})
+    feed = Feed("p")
+    with Server(feed, RECORDING, Address(port=0)) as server:
+        feed.snapshot(window)
+        browser.open(server.url)
+        feed.event(Trouble(at_s=0.0, what="the disk is full"))
+        browser.wait(lambda: "the disk is full" in browser.text("#events"), "it is in the log")
+        browser.click("#routine")
+        for hundred in range(4):  # a viewer for whom more than that waits would be sent everything anew
+            for number in range(100):
+                feed.event(Held(at_s=float(number), why=f"paused {hundred} {number}"))
+            newest = f"paused {hundred} 99"
+            browser.wait(lambda: newest in browser.text("#events"), newest)  # noqa: B023
+        assert "the disk is full" in browser.text("#events")
+        assert len(browser.all("#events li")) < 100, "and the routine is bounded"
 
 
 def test_a_connection_that_is_lost_is_told_and_taken_up_again(browser: Browser) -> None:

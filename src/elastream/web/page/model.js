@@ -3,6 +3,10 @@
 const MOST_POINTS = 720;
 const MOST_DECISIONS = 200;
 const MOST_EVENTS = 300;
+const MOST_ROUTINE = 50;
+
+/** What may come with every window: it must not push out what tells of something. */
+export const isRoutine = ({ kind }) => kind === "held" || kind === "ignored";
 
 const MEANS = ["observed_per_s", "true_per_s", "required_per_s", "utilization", "offered_per_s", "achieved_per_s", "processed_per_s"];
 const WORST = ["behind", "strained", "unknown", "ok"];
@@ -35,7 +39,7 @@ export class Model {
       run.window = update.window;
       append(run.history, update.window);
     }
-    if (update.event) run.events = [...run.events, update.event].slice(-MOST_EVENTS);
+    if (update.event) run.events = newest([...run.events, update.event]);
     if (update.decision) this.#decide(update.decision);
   }
 
@@ -57,6 +61,12 @@ export class Model {
     const found = (this.run.window?.operators ?? []).map((operator) => operator.health);
     return WORST.find((health) => found.includes(health)) ?? "unknown";
   }
+}
+
+function newest(events) {
+  const telling = events.filter((event) => !isRoutine(event)).slice(-MOST_EVENTS);
+  const routine = events.filter(isRoutine).slice(-MOST_ROUTINE);
+  return [...telling, ...routine].sort((a, b) => a.id - b.id);
 }
 
 function append(history, window) {
