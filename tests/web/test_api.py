@@ -186,6 +186,18 @@ class TestWhoMayAsk:
         assert refusal({"host": "dashboard.example", "origin": "https://dashboard.example"}, hosts) is None
         assert refusal({}, hosts) is not None
 
+    def test_names_are_the_same_in_capitals(self) -> None:
+        hosts = own_hosts("MyMachine", 8765, ["Dashboard.Example"])
+        for host in ("mymachine:8765", "MYMACHINE:8765", "dashboard.example:8765", "Dashboard.Example"):
+            assert refusal({"host": host}, hosts) is None
+        assert refusal({"host": "[2001:db8::1]:8765"}, own_hosts("2001:DB8::1", 8765)) is None
+
+    def test_on_the_port_of_http_browsers_leave_it_out(self) -> None:
+        for host in ("localhost", "127.0.0.1", "[::1]", "mymachine"):
+            headers = {"host": host, "origin": f"http://{host}"}
+            assert refusal(headers, own_hosts("MyMachine", 80)) is None
+            assert refusal(headers, own_hosts("MyMachine", 8765)) is not None, "then it is another server's name"
+
     @pytest.mark.parametrize(
         "headers",
         [
