@@ -240,7 +240,8 @@ class TestDecisions:
 
 class TestManager:
     def test_its_phase_and_what_people_set(self) -> None:
-        history = History("p", dry_run=True)
+        history = History("p")
+        history.begin(RunHeader(knobs={"dry_run": True}))
         assert (history.manager.phase, history.manager.dry_run, history.manager.paused) == (None, True, False)
         history.add_event(PhaseChanged(at_s=1, before=Phase.WARMING_UP, after=Phase.OBSERVING, why="warmed up"))
         controls = Controls(paused=True, bounds={"map": Bounds(most=3)})
@@ -254,6 +255,18 @@ class TestManager:
         assert history.manager.bounds["map"].most == 3
         history.add_event(Steered(at_s=3, what="", controls=replace(controls, dry_run=False)))
         assert not history.manager.dry_run
+
+    def test_a_run_that_begins_says_whether_it_is_a_dry_one_and_nothing_is_set_yet(self) -> None:
+        history = History("p")
+        history.begin(RunHeader(knobs={"dry_run": False}))
+        assert not history.manager.dry_run
+        controls = Controls(paused=True, bounds={"map": Bounds(most=3)})
+        history.add_event(Steered(at_s=1, what="", controls=controls))
+        update = history.begin(RunHeader(knobs={"dry_run": True}))
+        assert update.manager == history.manager
+        assert (history.manager.dry_run, history.manager.paused, history.manager.bounds) == (True, False, {})
+        history.begin(RunHeader())
+        assert not history.manager.dry_run, "it does not say"
 
 
 class TestCost:

@@ -58,9 +58,8 @@ class _Kept:
 
 
 class Feed:
-    def __init__(self, pipeline: str, *, live: bool = True, dry_run: bool = False) -> None:
+    def __init__(self, pipeline: str, *, live: bool = True) -> None:
         self._pipeline = pipeline
-        self._dry_run = dry_run
         self._viewers: set[Viewer] = set()
         self._kept: deque[_Kept] = deque(maxlen=_MOST_KEPT)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -177,7 +176,7 @@ class Feed:
             self._drop(viewer)
 
     def _new_history(self, *, live: bool) -> History:
-        return History(self._pipeline, live=live, dry_run=self._dry_run, epoch=secrets.token_hex(4))
+        return History(self._pipeline, live=live, epoch=secrets.token_hex(4))
 
     def _soon(self, what: Callable[[], None]) -> None:
         if self._loop is None:
