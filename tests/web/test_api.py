@@ -316,6 +316,17 @@ class TestRules:
             assert answer.status_code == 422
             assert "did you mean 'words'" in answer.json()["errors"][0]["message"]
 
+    def test_an_edit_of_rules_that_are_gone_is_refused_like_a_look_at_them(self, file: Path) -> None:
+        with served(rules=file) as run:
+            version = run.client.get("api/v1/rules", headers=WITH_TOKEN).json()["version"]
+            file.unlink()
+            looked = run.client.get("api/v1/rules", headers=WITH_TOKEN)
+            body = {"text": _rules(8), "version": version}
+            edited = run.client.put("api/v1/rules", json=body, headers=WITH_TOKEN)
+            assert (edited.status_code, edited.json()) == (404, looked.json())
+            assert "rules.yaml" in edited.json()["detail"]
+            assert not file.exists()
+
     def test_rules_in_python_are_not_for_the_web(self, tmp_path: Path) -> None:
         file = tmp_path / "rules.py"
         file.write_text("from elastream.policies.rules import rules\nscaling = rules()\n")
