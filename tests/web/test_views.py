@@ -280,6 +280,28 @@ class TestCost:
         assert cost.static_peak_instance_s == 180 * 5
         assert cost.saved_share == pytest.approx(1 - 600 / 900)
 
+    def test_it_begins_anew_with_other_operators(self) -> None:
+        history = History("p")
+        for at_s, name, instances in ((60.0, "old", 4), (120.0, "new", 3), (180.0, "new", 1)):
+            window = snapshot_of(
+                edges=chain("in", name), source_rates={"in": 1}, readings=alike(name, instances=instances)
+            )
+            history.add_snapshot(replace(window, at_s=at_s))
+        assert history.cost.peak == {"new": 3}
+        assert (history.cost.span_s, history.cost.instance_s) == (120.0, 60 * (3 + 1))
+        assert history.cost.static_peak_instance_s == 120 * 3
+
+    def test_other_bounds_of_the_same_operators_change_nothing(self) -> None:
+        history, window = History("p"), a_window(*alike("map", instances=4))
+        history.add_snapshot(window)
+        operators = [
+            Operator(name="map", max_parallelism=4),
+            *(o for o in window.dataflow.operators if o.name != "map"),
+        ]
+        bounded = replace(window.dataflow, operators=tuple(operators))
+        history.add_snapshot(replace(window, at_s=120.0, dataflow=bounded))
+        assert history.cost.span_s == 120.0
+
     def test_it_is_nothing_before_the_first_window(self) -> None:
         assert (History("p").cost.instance_s, History("p").cost.saved_share) == (0.0, None)
 

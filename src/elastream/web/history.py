@@ -212,10 +212,14 @@ NO_COST = views.CostView(span_s=0.0, instance_s=0.0, static_peak_instance_s=0.0,
 
 
 def cost_with(cost: views.CostView, window: views.WindowView) -> views.CostView:
-    """One more window. The static peak is each operator at the most that it has had, for all of the time."""
+    """One more window. The static peak is each operator at the most that it has had, for all of the time.
+
+    With other operators it begins anew: nobody would have run those of before for all of the time.
+    """
     running = {op.name: op.parallelism for op in window.operators if op.parallelism is not None}
-    names = {**cost.peak, **running}
-    peak = {name: max(cost.peak.get(name, 0), running.get(name, 0)) for name in names}
+    if running.keys() != cost.peak.keys():
+        cost = NO_COST
+    peak = {name: max(cost.peak.get(name, 0), count) for name, count in running.items()}
     span_s = cost.span_s + window.window_s
     instance_s = cost.instance_s + sum(running.values()) * window.window_s
     static_s = sum(peak.values()) * span_s
