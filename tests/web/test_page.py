@@ -12,6 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from simulated_run import SimulatedRun
 
 from elastream.manager.events import Held, Trouble
+from elastream.monitor import Snapshot
 from elastream.monitor.executor import ExecutorReading
 from elastream.monitor.recording import RunHeader
 from elastream.testing import alike, chain, snapshot_of
@@ -23,6 +24,8 @@ from elastream.workloads.load import Steps
 # 350 sentences of five words a second; an instance of words does 100 of them, one of counts 400, at 80 % of that:
 # 350 / 80 = 4.4 and 1,750 / 320 = 5.5 instances
 RIGHT_SIZE = {"words": 5, "counts": 6}
+CHART = "#charts .panel:nth-child(2) .chart"  # of the parallelism
+TIP = f"{CHART} .tip:not([hidden])"
 RECORDING = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
 
 
@@ -199,6 +202,29 @@ def test_a_window_that_is_short_without_anyone_behind_is_not_said_to_keep_up(bro
         browser.wait(lambda: "no operator is behind" not in browser.text("#summary"), "the next window")
         assert "80 %\nnot all was measured" in browser.text("#summary"), "and where it knows, why"
         assert "keeps up" not in browser.text("#summary")
+
+
+def test_charts_go_on_when_the_clock_steps_back(browser: Browser) -> None:
+    def window(at_s: float, instances: int) -> Snapshot:
+        readings = alike("map", instances=instances)
+        found = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5}, readings=readings)
+        return replace(found, at_s=at_s)
+
+    feed = Feed("p")
+    with Server(feed, RECORDING, Address(port=0)) as server:
+        for at_s, instances in ((60.0, 1), (120.0, 2), (600.0, 3), (660.0, 4)):
+            feed.snapshot(window(at_s, instances))
+        browser.open(server.url)
+        browser.wait(lambda: shows(browser, "map", 4), "four windows")
+        feed.snapshot(window(180.0, 5))
+        feed.snapshot(window(240.0, 6))
+        browser.wait(lambda: shows(browser, "map", 6), "two more, of before that")
+        browser.wait(lambda: "4:00" in browser.text(CHART), "the axis ends with the newest")
+        assert "10:00" not in browser.text(CHART)
+        browser.run(f"document.querySelector('{CHART}').focus()")
+        for key, count in ((Keys.HOME, 1), (Keys.ARROW_RIGHT, 2), (Keys.ARROW_RIGHT, 5), (Keys.ARROW_RIGHT, 6)):
+            ActionChains(browser.driver).send_keys(key).perform()
+            browser.wait(lambda: browser.text(TIP).split()[-1:] == [str(count)], f"{count} instances")  # noqa: B023
 
 
 def test_routine_does_not_push_out_what_tells_of_something(browser: Browser) -> None:

@@ -335,6 +335,25 @@ class TestThinning:
         assert points[-1].span_s == 60.0
         assert points[0].span_s > points[-1].span_s
 
+    @pytest.mark.parametrize(
+        ("ends", "shown"),
+        [
+            ((60, 120, 180, 240, 150, 210), (60, 120, 150, 210)),
+            ((60, 120, 120), (60, 120)),
+            ((1e9, 1e9 + 60, 60, 120), (60, 120)),
+        ],
+        ids=["a clock that is set right", "the same time twice", "a clock that begins anew"],
+    )
+    def test_times_rise_also_when_the_clock_steps_back(
+        self, ends: tuple[float, ...], shown: tuple[float, ...]
+    ) -> None:
+        history = History("p")
+        for number, at_s in enumerate(ends, start=1):
+            history.add_snapshot(a_window(*alike("map", instances=number), at_s=at_s))
+        assert history.columns().at_s == shown
+        assert history.columns().operators["map"].parallelism[-1] == len(ends), "the newest is what counts"
+        assert history.cost.span_s == 60.0 * len(ends), "all of it was paid for"
+
     def test_routine_does_not_push_out_what_tells_of_something(self) -> None:
         history = History("p")
         history.add_event(Trouble(at_s=0, what="the disk is full"))

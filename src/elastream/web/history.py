@@ -18,7 +18,7 @@ from elastream.manager.requests import Controls
 from elastream.monitor import Snapshot
 from elastream.monitor.recording import RunHeader
 from elastream.web import showing, views
-from elastream.web.points import Point, columns, point_of, thinned
+from elastream.web.points import Point, columns, extended, point_of, thinned
 from elastream.web.totals import Totals
 
 _MOST_POINTS = 480
@@ -65,7 +65,7 @@ class History:
             graph = self.graph()
         self._window = window
         self._live = True
-        self._points = thinned([*self._points, point_of(window)], _MOST_POINTS)
+        self._points = thinned(extended(self._points, point_of(window)), _MOST_POINTS)
         self._cost = cost_with(self._cost, window)
         self.totals.add_window(window)
         return views.Update(id=self._next_id(), graph=graph, window=window, cost=self._cost, live=True)

@@ -70,6 +70,7 @@ function newest(events) {
 }
 
 function append(history, window) {
+  giveWay(history, window.at_s);
   const length = history.at_s.length;
   history.at_s.push(window.at_s);
   history.span_s.push(window.window_s);
@@ -80,6 +81,13 @@ function append(history, window) {
   }
   for (const columns of tables(history)) pad(columns, length + 1); // who is not in this window
   if (history.at_s.length > MOST_POINTS) thin(history);
+}
+
+/** Times rise, as at the server: once the clock steps back, what stood at that time or later gives way. */
+function giveWay(history, atS) {
+  const kept = history.at_s.findLastIndex((at) => at < atS) + 1;
+  const columns = [history.at_s, history.span_s, history.achieved_share, ...tables(history).flatMap(Object.values)];
+  for (const column of columns) column.length = Math.min(column.length, kept);
 }
 
 const tables = (history) => [...history.sources.values(), ...history.operators.values()];
