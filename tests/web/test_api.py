@@ -186,6 +186,18 @@ class TestWhoMayAsk:
         assert refusal({"host": "dashboard.example", "origin": "https://dashboard.example"}, hosts) is None
         assert refusal({}, hosts) is not None
 
+    def test_names_are_the_same_in_capitals(self) -> None:
+        hosts = own_hosts("MyMachine", 8765, ["Dashboard.Example"])
+        for host in ("mymachine:8765", "MYMACHINE:8765", "dashboard.example:8765", "Dashboard.Example"):
+            assert refusal({"host": host}, hosts) is None
+        assert refusal({"host": "[2001:db8::1]:8765"}, own_hosts("2001:DB8::1", 8765)) is None
+
+    def test_on_the_port_of_http_browsers_leave_it_out(self) -> None:
+        for host in ("localhost", "127.0.0.1", "[::1]", "mymachine"):
+            headers = {"host": host, "origin": f"http://{host}"}
+            assert refusal(headers, own_hosts("MyMachine", 80)) is None
+            assert refusal(headers, own_hosts("MyMachine", 8765)) is not None, "then it is another server's name"
+
     @pytest.mark.parametrize(
         "headers",
         [
@@ -303,6 +315,17 @@ class TestRules:
             answer = run.client.put("api/v1/rules", json={"text": text}, headers=WITH_TOKEN)
             assert answer.status_code == 422
             assert "did you mean 'words'" in answer.json()["errors"][0]["message"]
+
+    def test_an_edit_of_rules_that_are_gone_is_refused_like_a_look_at_them(self, file: Path) -> None:
+        with served(rules=file) as run:
+            version = run.client.get("api/v1/rules", headers=WITH_TOKEN).json()["version"]
+            file.unlink()
+            looked = run.client.get("api/v1/rules", headers=WITH_TOKEN)
+            body = {"text": _rules(8), "version": version}
+            edited = run.client.put("api/v1/rules", json=body, headers=WITH_TOKEN)
+            assert (edited.status_code, edited.json()) == (404, looked.json())
+            assert "rules.yaml" in edited.json()["detail"]
+            assert not file.exists()
 
     def test_rules_in_python_are_not_for_the_web(self, tmp_path: Path) -> None:
         file = tmp_path / "rules.py"

@@ -73,6 +73,41 @@ class TestFollowing:
         load(Followed(path), only)
         assert feed.history.columns() == only.history.columns()
 
+    @pytest.mark.parametrize("changed", [0, -1], ids=["at its beginning", "at its end"])
+    @pytest.mark.parametrize("added", [0, 2], ids=["as long as before", "longer"])
+    def test_so_is_one_that_was_written_over_between_two_looks(
+        self, tmp_path: Path, changed: int, added: int
+    ) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        told = [Trouble(at_s=0.0, what=f"{number:03} and so on") for number in range(400)]
+        write(path, told)
+        followed, size = Followed(path), path.stat().st_size
+        load(followed, feed)
+        told[changed] = Trouble(at_s=0.0, what="something new")
+        told += told[:added]
+        path.write_text("")
+        write(path, told)
+        assert (path.stat().st_size == size) == (not added), "its length tells nothing"
+        go_on(followed, feed)
+        assert texts(feed) == [trouble.what for trouble in told]
+
+    def test_one_that_is_gone_is_told_once_and_shown_anew_when_there_is_another(self, tmp_path: Path) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        write(path, HAPPENED[:5])
+        followed = Followed(path)
+        load(followed, feed)
+        known = texts(feed)
+        path.unlink()
+        for _ in range(3):
+            go_on(followed, feed)
+        assert texts(feed) == [*known, f"{path}: there is no such file"]
+        write(path, HAPPENED[:3])
+        go_on(followed, feed)
+        again = texts(feed)
+        path.unlink()
+        go_on(followed, feed)
+        assert texts(feed) == [*again, f"{path}: there is no such file"], "it is news once more"
+
     def test_one_that_nobody_has_touched_for_long_is_over(self, tmp_path: Path) -> None:
         path = tmp_path / "recording.jsonl"
         write(path, HAPPENED[:5])
@@ -110,6 +145,30 @@ class TestFollowing:
         go_on(followed, feed)
         assert "line 3: not valid JSON" in texts(feed)[-2]
         assert texts(feed)[-1] == "after it"
+
+    def test_bytes_that_are_no_text_take_nothing_with_them(self, tmp_path: Path) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        write(path, HAPPENED[:2])
+        followed = Followed(path)
+        load(followed, feed)
+        write(path, [Trouble(at_s=1e9, what="before it")])
+        with path.open("ab") as file:
+            file.write(b"\xff\xfe\n")
+        write(path, [Trouble(at_s=1e9, what="after it")])
+        go_on(followed, feed)
+        assert texts(feed)[-3:] == ["before it", f"{path}: line 4: not a UTF-8 text (byte 0)", "after it"]
+
+    def test_what_is_told_of_the_file_is_told_at_the_time_of_its_newest_window(self, tmp_path: Path) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        write(path, HAPPENED[:2])
+        followed = Followed(path)
+        load(followed, feed)
+        windows = [one for one in HAPPENED[2:] if isinstance(one, Snapshot)]
+        write(path, windows)
+        with path.open("a") as file:
+            file.write("nonsense\n")
+        go_on(followed, feed)
+        assert feed.history.events()[-1].at_s == windows[-1].at_s < 1_000, "a simulated time, not that of a clock"
 
 
 class TestRefusals:

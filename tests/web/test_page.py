@@ -11,6 +11,8 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from simulated_run import SimulatedRun
 
+from elastream.manager.events import Held, Trouble
+from elastream.monitor import Snapshot
 from elastream.monitor.executor import ExecutorReading
 from elastream.monitor.recording import RunHeader
 from elastream.testing import alike, chain, snapshot_of
@@ -22,6 +24,9 @@ from elastream.workloads.load import Steps
 # 350 sentences of five words a second; an instance of words does 100 of them, one of counts 400, at 80 % of that:
 # 350 / 80 = 4.4 and 1,750 / 320 = 5.5 instances
 RIGHT_SIZE = {"words": 5, "counts": 6}
+CHART = "#charts .panel:nth-child(2) .chart"  # of the parallelism
+TIP = f"{CHART} .tip:not([hidden])"
+RECORDING = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
 
 
 def card(browser: Browser, name: str) -> str:
@@ -153,7 +158,6 @@ def test_markup_in_the_name_of_an_operator_is_text(browser: Browser) -> None:
 
 def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
     header = RunHeader(pipeline="<b>clicks</b>", policy="<i>ds2</i>", engine="spark")
-    shown = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
     window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5}, readings=alike("map"))
     executor = ExecutorReading(
         id="1", host="<b>here</b>", cores=4, active_tasks=2, busy_cores=1.25, memory_used_bytes=0.0,
@@ -161,7 +165,7 @@ def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
     )  # fmt: skip
     second = replace(executor, id="2", node="lyon", busy_cores=None, peak_heap_bytes=None, leaving=True)
     feed = Feed("a folder")
-    with Server(feed, shown, Address(port=0)) as server:
+    with Server(feed, RECORDING, Address(port=0)) as server:
         browser.open(server.url)
         feed.snapshot(window)
         browser.wait(lambda: "does not tell of executors" in browser.text("#executors"), "it says so")
@@ -185,11 +189,10 @@ def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
 
 
 def test_a_window_that_is_short_without_anyone_behind_is_not_said_to_keep_up(browser: Browser) -> None:
-    shown = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
     readings = [*alike("in"), *alike("map", records_per_s=80, useful_share=0.5, backlog=0)]
     window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 100}, readings=readings)
     feed = Feed("p")
-    with Server(feed, shown, Address(port=0)) as server:
+    with Server(feed, RECORDING, Address(port=0)) as server:
         browser.open(server.url)
         feed.snapshot(window)
         browser.wait(lambda: "80 %" in browser.text("#summary"), "what was achieved")
@@ -199,6 +202,47 @@ def test_a_window_that_is_short_without_anyone_behind_is_not_said_to_keep_up(bro
         browser.wait(lambda: "no operator is behind" not in browser.text("#summary"), "the next window")
         assert "80 %\nnot all was measured" in browser.text("#summary"), "and where it knows, why"
         assert "keeps up" not in browser.text("#summary")
+
+
+def test_charts_go_on_when_the_clock_steps_back(browser: Browser) -> None:
+    def window(at_s: float, instances: int) -> Snapshot:
+        readings = alike("map", instances=instances)
+        found = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5}, readings=readings)
+        return replace(found, at_s=at_s)
+
+    feed = Feed("p")
+    with Server(feed, RECORDING, Address(port=0)) as server:
+        for at_s, instances in ((60.0, 1), (120.0, 2), (600.0, 3), (660.0, 4)):
+            feed.snapshot(window(at_s, instances))
+        browser.open(server.url)
+        browser.wait(lambda: shows(browser, "map", 4), "four windows")
+        feed.snapshot(window(180.0, 5))
+        feed.snapshot(window(240.0, 6))
+        browser.wait(lambda: shows(browser, "map", 6), "two more, of before that")
+        browser.wait(lambda: "4:00" in browser.text(CHART), "the axis ends with the newest")
+        assert "10:00" not in browser.text(CHART)
+        browser.run(f"document.querySelector('{CHART}').focus()")
+        for key, count in ((Keys.HOME, 1), (Keys.ARROW_RIGHT, 2), (Keys.ARROW_RIGHT, 5), (Keys.ARROW_RIGHT, 6)):
+            ActionChains(browser.driver).send_keys(key).perform()
+            browser.wait(lambda: browser.text(TIP).split()[-1:] == [str(count)], f"{count} instances")  # noqa: B023
+
+
+def test_routine_does_not_push_out_what_tells_of_something(browser: Browser) -> None:
+    window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5})
+    feed = Feed("p")
+    with Server(feed, RECORDING, Address(port=0)) as server:
+        feed.snapshot(window)
+        browser.open(server.url)
+        feed.event(Trouble(at_s=0.0, what="the disk is full"))
+        browser.wait(lambda: "the disk is full" in browser.text("#events"), "it is in the log")
+        browser.click("#routine")
+        for hundred in range(4):  # a viewer for whom more than that waits would be sent everything anew
+            for number in range(100):
+                feed.event(Held(at_s=float(number), why=f"paused {hundred} {number}"))
+            newest = f"paused {hundred} 99"
+            browser.wait(lambda: newest in browser.text("#events"), newest)  # noqa: B023
+        assert "the disk is full" in browser.text("#events")
+        assert len(browser.all("#events li")) < 100, "and the routine is bounded"
 
 
 def test_a_connection_that_is_lost_is_told_and_taken_up_again(browser: Browser) -> None:

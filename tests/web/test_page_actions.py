@@ -100,6 +100,19 @@ def test_the_address_may_carry_the_token(browser: Browser, run: SimulatedRun) ->
     browser.wait(lambda: "scaling paused" in browser.text("#phase"), "it is accepted")
 
 
+def test_so_may_an_address_that_is_pasted_into_the_open_page(browser: Browser, run: SimulatedRun) -> None:
+    """A run that was started anew prints another token; only what follows the # differs, so nothing is loaded."""
+    browser.click("#controls-open")
+    assert "Without it nothing can be changed" in browser.text("#controls")
+    browser.run("window.loadedOnce = true")
+    browser.open(f"{run.url}#token={TOKEN}")
+    browser.wait(lambda: "Kept until this tab is closed" in browser.text("#controls"), "the page says so")
+    assert TOKEN not in browser.driver.current_url
+    assert browser.run("return window.loadedOnce")
+    press(browser, "Pause scaling")
+    said(browser, "Scaling is paused")
+
+
 def test_scaling_by_hand_and_rolling_back(browser: Browser, run: SimulatedRun) -> None:
     give_token(browser)
     press(browser, "Pause scaling")  # or it would be mended at once

@@ -70,7 +70,10 @@ def test_a_recording_is_served_and_followed_until_ctrl_c(tmp_path: Path) -> None
 def test_a_recording_that_was_cut_off_is_shown_by_the_name_that_its_run_gave_it(tmp_path: Path) -> None:
     path = tmp_path / "some name.jsonl"
     header = RunHeader(
-        pipeline="clicks", policy="ds2", options={"tolerance": 0.2}, knobs={"interval_s": 7.0, "forgotten": 1}
+        pipeline="clicks",
+        policy="ds2",
+        options={"tolerance": 0.2},
+        knobs={"interval_s": 7.0, "dry_run": True, "forgotten": 1},
     )
     with RecordingWriter(path) as recording:
         recording.begin(header)
@@ -86,9 +89,12 @@ def test_a_recording_that_was_cut_off_is_shown_by_the_name_that_its_run_gave_it(
             found = client.get("api/v1/configuration").json()
             assert (found["pipeline"], found["policy"], found["acts"]) == ("clicks", "ds2", False)
             options = {option["name"]: (option["value"], option["unit"]) for option in found["knobs"]}
-            assert options == {"interval_s": (7.0, "s"), "forgotten": (1, "")}
+            assert options == {"interval_s": (7.0, "s"), "dry_run": (True, ""), "forgotten": (1, "")}
             assert [option["name"] for option in found["options"]] == ["tolerance"]
-            assert 'elastream_windows_total{pipeline="clicks"}' in client.get("metrics").text
+            assert client.get("api/v1/manager").json()["dry_run"]
+            metrics = client.get("metrics").text
+            assert 'elastream_windows_total{pipeline="clicks"}' in metrics
+            assert 'elastream_manager_dry_run{pipeline="clicks"} 1.0' in metrics
 
 
 def test_a_recording_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -240,7 +240,8 @@ class TestDecisions:
 
 class TestManager:
     def test_its_phase_and_what_people_set(self) -> None:
-        history = History("p", dry_run=True)
+        history = History("p")
+        history.begin(RunHeader(knobs={"dry_run": True}))
         assert (history.manager.phase, history.manager.dry_run, history.manager.paused) == (None, True, False)
         history.add_event(PhaseChanged(at_s=1, before=Phase.WARMING_UP, after=Phase.OBSERVING, why="warmed up"))
         controls = Controls(paused=True, bounds={"map": Bounds(most=3)})
@@ -255,6 +256,18 @@ class TestManager:
         history.add_event(Steered(at_s=3, what="", controls=replace(controls, dry_run=False)))
         assert not history.manager.dry_run
 
+    def test_a_run_that_begins_says_whether_it_is_a_dry_one_and_nothing_is_set_yet(self) -> None:
+        history = History("p")
+        history.begin(RunHeader(knobs={"dry_run": False}))
+        assert not history.manager.dry_run
+        controls = Controls(paused=True, bounds={"map": Bounds(most=3)})
+        history.add_event(Steered(at_s=1, what="", controls=controls))
+        update = history.begin(RunHeader(knobs={"dry_run": True}))
+        assert update.manager == history.manager
+        assert (history.manager.dry_run, history.manager.paused, history.manager.bounds) == (True, False, {})
+        history.begin(RunHeader())
+        assert not history.manager.dry_run, "it does not say"
+
 
 class TestCost:
     def test_it_stands_beside_the_highest_parallelism_of_each_operator(self) -> None:
@@ -266,6 +279,28 @@ class TestCost:
         assert cost.instance_s == 60 * (5 + 2 + 3)
         assert cost.static_peak_instance_s == 180 * 5
         assert cost.saved_share == pytest.approx(1 - 600 / 900)
+
+    def test_it_begins_anew_with_other_operators(self) -> None:
+        history = History("p")
+        for at_s, name, instances in ((60.0, "old", 4), (120.0, "new", 3), (180.0, "new", 1)):
+            window = snapshot_of(
+                edges=chain("in", name), source_rates={"in": 1}, readings=alike(name, instances=instances)
+            )
+            history.add_snapshot(replace(window, at_s=at_s))
+        assert history.cost.peak == {"new": 3}
+        assert (history.cost.span_s, history.cost.instance_s) == (120.0, 60 * (3 + 1))
+        assert history.cost.static_peak_instance_s == 120 * 3
+
+    def test_other_bounds_of_the_same_operators_change_nothing(self) -> None:
+        history, window = History("p"), a_window(*alike("map", instances=4))
+        history.add_snapshot(window)
+        operators = [
+            Operator(name="map", max_parallelism=4),
+            *(o for o in window.dataflow.operators if o.name != "map"),
+        ]
+        bounded = replace(window.dataflow, operators=tuple(operators))
+        history.add_snapshot(replace(window, at_s=120.0, dataflow=bounded))
+        assert history.cost.span_s == 120.0
 
     def test_it_is_nothing_before_the_first_window(self) -> None:
         assert (History("p").cost.instance_s, History("p").cost.saved_share) == (0.0, None)
@@ -299,6 +334,25 @@ class TestThinning:
         assert times == sorted(set(times))
         assert points[-1].span_s == 60.0
         assert points[0].span_s > points[-1].span_s
+
+    @pytest.mark.parametrize(
+        ("ends", "shown"),
+        [
+            ((60, 120, 180, 240, 150, 210), (60, 120, 150, 210)),
+            ((60, 120, 120), (60, 120)),
+            ((1e9, 1e9 + 60, 60, 120), (60, 120)),
+        ],
+        ids=["a clock that is set right", "the same time twice", "a clock that begins anew"],
+    )
+    def test_times_rise_also_when_the_clock_steps_back(
+        self, ends: tuple[float, ...], shown: tuple[float, ...]
+    ) -> None:
+        history = History("p")
+        for number, at_s in enumerate(ends, start=1):
+            history.add_snapshot(a_window(*alike("map", instances=number), at_s=at_s))
+        assert history.columns().at_s == shown
+        assert history.columns().operators["map"].parallelism[-1] == len(ends), "the newest is what counts"
+        assert history.cost.span_s == 60.0 * len(ends), "all of it was paid for"
 
     def test_routine_does_not_push_out_what_tells_of_something(self) -> None:
         history = History("p")

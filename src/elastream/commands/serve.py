@@ -102,7 +102,7 @@ def serving(shown: Shown, address: Address, wake: Callable[[], None]) -> Iterato
         rules_file=rules,
         acts=True,
     )
-    feed, inbox = Feed(shown.pipeline, dry_run=shown.knobs.dry_run), Inbox(wake)
+    feed, inbox = Feed(shown.pipeline), Inbox(wake)
     acting = Acting(
         inbox=inbox,
         token=secrets.token_urlsafe(24),

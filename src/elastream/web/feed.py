@@ -58,9 +58,8 @@ class _Kept:
 
 
 class Feed:
-    def __init__(self, pipeline: str, *, live: bool = True, dry_run: bool = False) -> None:
+    def __init__(self, pipeline: str, *, live: bool = True) -> None:
         self._pipeline = pipeline
-        self._dry_run = dry_run
         self._viewers: set[Viewer] = set()
         self._kept: deque[_Kept] = deque(maxlen=_MOST_KEPT)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -79,6 +78,10 @@ class Feed:
 
     def event(self, event: Event) -> None:
         self._soon(lambda: self._tell(self.history.add_event(event)))
+
+    def trouble(self, what: str) -> None:
+        """What is wrong with showing the run, of which the run itself knows nothing."""
+        self._soon(lambda: self._tell(self.history.add_trouble(what)))
 
     def end(self) -> None:
         """Nothing more will come, but what there is can still be looked at."""
@@ -173,7 +176,7 @@ class Feed:
             self._drop(viewer)
 
     def _new_history(self, *, live: bool) -> History:
-        return History(self._pipeline, live=live, dry_run=self._dry_run, epoch=secrets.token_hex(4))
+        return History(self._pipeline, live=live, epoch=secrets.token_hex(4))
 
     def _soon(self, what: Callable[[], None]) -> None:
         if self._loop is None:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from elastream.web import problems
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_HTTP = 80
 MOST_BODY = 1_000_000
 _HEADERS = {
     # no script, style or address but the server's own, and nobody may put the page in a frame
@@ -33,10 +34,12 @@ _HEADERS = {
 
 def own_hosts(host: str, port: int, names: Iterable[str] = ()) -> frozenset[str]:
     """The values of Host that mean this server, which listens there and goes by these names, too."""
+    given = [name.lower() for name in names]
     named = f"[{host}]" if ":" in host else host
-    given = (name.lower() for name in names)
-    # a name that stands for the server behind a proxy comes without its port
-    return frozenset([*(f"{name}:{port}" for name in (*_LOOPBACK, named, *names)), *given])
+    known = [*_LOOPBACK, named.lower(), *given]
+    # browsers leave out the port of http, and a name that stands for the server behind a proxy comes without any
+    bare = known if port == _HTTP else given
+    return frozenset([*(f"{name}:{port}" for name in known), *bare])
 
 
 def refusal(headers: Mapping[str, str], hosts: Iterable[str]) -> str | None:

@@ -9,14 +9,16 @@ One writer adds, in the order in which things happened; what it gets back is wha
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from elastream.dataflow import Dataflow
-from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed, Steered
+from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed, Steered, Trouble
+from elastream.manager.requests import Controls
 from elastream.monitor import Snapshot
 from elastream.monitor.recording import RunHeader
 from elastream.web import showing, views
-from elastream.web.points import Point, columns, point_of, thinned
+from elastream.web.points import Point, columns, extended, point_of, thinned
 from elastream.web.totals import Totals
 
 _MOST_POINTS = 480
@@ -27,12 +29,11 @@ _ROUTINE = ("ignored", "held")  # they must not push out what tells of something
 
 
 class History:
-    def __init__(self, pipeline: str, *, live: bool = True, dry_run: bool = False, epoch: str = "0") -> None:
+    def __init__(self, pipeline: str, *, live: bool = True, epoch: str = "0") -> None:
         self._pipeline = pipeline
         """What it is called until a run says it."""
         self.header: RunHeader | None = None
         """Of the newest run; a recording may hold several."""
-        self._dry_run = dry_run
         self._live = live
         self._epoch = epoch
         """Tells the updates of this history from those of another that was served at the same address before."""
@@ -46,14 +47,15 @@ class History:
         self._routine: deque[views.EventView] = deque(maxlen=_MOST_ROUTINE)
         self._cost = NO_COST
         self.totals = Totals()
-        self._manager = views.ManagerView(phase=None, paused=False, dry_run=dry_run, bounds={})
+        self._manager = views.ManagerView(phase=None, paused=False, dry_run=False, bounds={})
 
     # What happens
 
     def begin(self, header: RunHeader) -> views.Update:
-        """A run begins, and says what it is."""
+        """A run begins, and says what it is; if something is still set from before, it tells that next."""
         self.header = header
-        return views.Update(id=self._next_id(), about=self.about, graph=self.graph())
+        manager = self._changed(self._as_set(Controls()))
+        return views.Update(id=self._next_id(), about=self.about, graph=self.graph(), manager=manager)
 
     def add_snapshot(self, snapshot: Snapshot) -> views.Update:
         window = showing.window_view(snapshot)
@@ -63,7 +65,7 @@ class History:
             graph = self.graph()
         self._window = window
         self._live = True
-        self._points = thinned([*self._points, point_of(window)], _MOST_POINTS)
+        self._points = thinned(extended(self._points, point_of(window)), _MOST_POINTS)
         self._cost = cost_with(self._cost, window)
         self.totals.add_window(window)
         return views.Update(id=self._next_id(), graph=graph, window=window, cost=self._cost, live=True)
@@ -84,6 +86,10 @@ class History:
         )
         (self._routine if event.event in _ROUTINE else self._telling).append(view)
         return views.Update(id=identity, event=view, decision=decision, manager=self._managed(event))
+
+    def add_trouble(self, what: str) -> views.Update:
+        """Of those who show the run. It happens now by the run's own clock, of which the newest window tells."""
+        return self.add_event(Trouble(at_s=self._window.at_s if self._window else 0.0, what=what))
 
     def end(self) -> views.Update:
         """Nothing more will come."""
@@ -176,18 +182,24 @@ class History:
     def _managed(self, event: Event) -> views.ManagerView | None:
         match event:
             case PhaseChanged(after=after):
-                changes: dict[str, Any] = {"phase": str(after)}
+                return self._changed({"phase": str(after)})
             case Steered(controls=controls):
-                changes = {
-                    "paused": controls.paused,
-                    "dry_run": self._dry_run if controls.dry_run is None else controls.dry_run,
-                    "bounds": {
-                        name: views.BoundsView(least=bounds.least, most=bounds.most)
-                        for name, bounds in controls.bounds.items()
-                    },
-                }
-            case _:
-                return None
+                return self._changed(self._as_set(controls))
+        return None
+
+    def _as_set(self, controls: Controls) -> dict[str, Any]:
+        """What people set, and where they did not, what the run began with."""
+        dry_run = self.header is not None and self.header.knobs.get("dry_run") is True
+        return {
+            "paused": controls.paused,
+            "dry_run": dry_run if controls.dry_run is None else controls.dry_run,
+            "bounds": {
+                name: views.BoundsView(least=bounds.least, most=bounds.most)
+                for name, bounds in controls.bounds.items()
+            },
+        }
+
+    def _changed(self, changes: Mapping[str, Any]) -> views.ManagerView:
         self._manager = self._manager.model_copy(update=changes)
         return self._manager
 
@@ -200,10 +212,14 @@ NO_COST = views.CostView(span_s=0.0, instance_s=0.0, static_peak_instance_s=0.0,
 
 
 def cost_with(cost: views.CostView, window: views.WindowView) -> views.CostView:
-    """One more window. The static peak is each operator at the most that it has had, for all of the time."""
+    """One more window. The static peak is each operator at the most that it has had, for all of the time.
+
+    With other operators it begins anew: nobody would have run those of before for all of the time.
+    """
     running = {op.name: op.parallelism for op in window.operators if op.parallelism is not None}
-    names = {**cost.peak, **running}
-    peak = {name: max(cost.peak.get(name, 0), running.get(name, 0)) for name in names}
+    if running.keys() != cost.peak.keys():
+        cost = NO_COST
+    peak = {name: max(cost.peak.get(name, 0), count) for name, count in running.items()}
     span_s = cost.span_s + window.window_s
     instance_s = cost.instance_s + sum(running.values()) * window.window_s
     static_s = sum(peak.values()) * span_s

@@ -81,6 +81,11 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.5g}")
 
 
+def extended(points: Sequence[Point], newest: Point) -> list[Point]:
+    """One more. Times rise: once the clock steps back, what stood at that time or later gives way."""
+    return [*(point for point in points if point.at_s < newest.at_s), newest]
+
+
 def thinned(points: Sequence[Point], most: int) -> list[Point]:
     """At most so many points: the older half in pairs, as often as is needed."""
     kept = list(points)

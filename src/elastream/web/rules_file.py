@@ -56,10 +56,7 @@ class RulesFile:
         return self.path.suffix != ".py"
 
     def read(self) -> RulesView:
-        try:
-            text = read_text(self.path)
-        except InvalidInput as error:
-            raise ProblemError(HTTPStatus.NOT_FOUND, str(error)) from None
+        text = self._text()
         verdict = self.check(text) if self.editable else Verdict(errors=(), warnings=(), sentences=())
         return RulesView(
             file=self.path.name, text=text, version=_version(text), editable=self.editable, verdict=verdict
@@ -85,7 +82,7 @@ class RulesFile:
 
     def write(self, text: str, edited: str | None) -> RulesView:
         """Whole or not at all; refused where someone else has changed them since they were read."""
-        if edited is not None and edited != _version(read_text(self.path)):
+        if edited is not None and edited != _version(self._text()):
             raise ProblemError(HTTPStatus.CONFLICT, "the rules were changed meanwhile: look at them again")
         try:
             _replace(self.path.resolve(), text)
@@ -93,6 +90,12 @@ class RulesFile:
             detail = f"{self.path.name}: cannot be written: {error.strerror}"
             raise ProblemError(HTTPStatus.CONFLICT, detail) from None
         return self.read()
+
+    def _text(self) -> str:
+        try:
+            return read_text(self.path)
+        except InvalidInput as error:
+            raise ProblemError(HTTPStatus.NOT_FOUND, str(error)) from None
 
 
 def _replace(path: Path, text: str) -> None:

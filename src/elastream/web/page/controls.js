@@ -11,6 +11,10 @@ export class Controls {
     this.model = model;
     this.drawer = byId("controls");
     tokenOfAddress();
+    addEventListener("hashchange", () => { // the address of a run that was started anew, in a tab that is open
+      tokenOfAddress();
+      this.show();
+    });
   }
 
   /** Once it is known that there is something to act on: a recording never needs it. */

@@ -3,6 +3,10 @@
 const MOST_POINTS = 720;
 const MOST_DECISIONS = 200;
 const MOST_EVENTS = 300;
+const MOST_ROUTINE = 50;
+
+/** What may come with every window: it must not push out what tells of something. */
+export const isRoutine = ({ kind }) => kind === "held" || kind === "ignored";
 
 const MEANS = ["observed_per_s", "true_per_s", "required_per_s", "utilization", "offered_per_s", "achieved_per_s", "processed_per_s"];
 const WORST = ["behind", "strained", "unknown", "ok"];
@@ -35,7 +39,7 @@ export class Model {
       run.window = update.window;
       append(run.history, update.window);
     }
-    if (update.event) run.events = [...run.events, update.event].slice(-MOST_EVENTS);
+    if (update.event) run.events = newest([...run.events, update.event]);
     if (update.decision) this.#decide(update.decision);
   }
 
@@ -59,7 +63,14 @@ export class Model {
   }
 }
 
+function newest(events) {
+  const telling = events.filter((event) => !isRoutine(event)).slice(-MOST_EVENTS);
+  const routine = events.filter(isRoutine).slice(-MOST_ROUTINE);
+  return [...telling, ...routine].sort((a, b) => a.id - b.id);
+}
+
 function append(history, window) {
+  giveWay(history, window.at_s);
   const length = history.at_s.length;
   history.at_s.push(window.at_s);
   history.span_s.push(window.window_s);
@@ -70,6 +81,13 @@ function append(history, window) {
   }
   for (const columns of tables(history)) pad(columns, length + 1); // who is not in this window
   if (history.at_s.length > MOST_POINTS) thin(history);
+}
+
+/** Times rise, as at the server: once the clock steps back, what stood at that time or later gives way. */
+function giveWay(history, atS) {
+  const kept = history.at_s.findLastIndex((at) => at < atS) + 1;
+  const columns = [history.at_s, history.span_s, history.achieved_share, ...tables(history).flatMap(Object.values)];
+  for (const column of columns) column.length = Math.min(column.length, kept);
 }
 
 const tables = (history) => [...history.sources.values(), ...history.operators.values()];

@@ -3,9 +3,9 @@
 import { Keyed, icon, make, setAttribute, setHidden, setText } from "./dom.js";
 import { bytes, dayAndTime, number, plural, share, time } from "./format.js";
 import { reasonLines } from "./decisions.js";
+import { isRoutine } from "./model.js";
 
 const MOST_LOGGED = 120;
-const ROUTINE = ["held", "ignored"];
 const MOST_SLOTS = 32; // drawn one by one; more are only counted
 
 export class ProposalPanel {
@@ -114,7 +114,7 @@ export class Log {
 
   show(events) {
     this.events = events;
-    const telling = this.routine.checked ? events : events.filter(({ kind }) => !ROUTINE.includes(kind));
+    const telling = this.routine.checked ? events : events.filter((event) => !isRoutine(event));
     this.lines.show(telling.slice(-MOST_LOGGED).reverse());
     setAttribute(this.host, "data-empty", String(telling.length === 0));
   }
