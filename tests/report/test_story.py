@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 from tests.report.runs import acted, decided, grown, judged, recording, window
 
@@ -159,6 +162,29 @@ def test_what_a_recording_lacks_is_said() -> None:
 
 def test_a_whole_recording_has_no_notes() -> None:
     assert story_of(recording([window(60)], headers=(RunHeader(),))).notes == ()
+
+
+def test_a_reading_that_came_late_to_a_master_is_nothing_unknown() -> None:
+    late = {
+        "event": "late_reading",
+        "operator": "map",
+        "instance": 0,
+        "agent": "a",
+        "taken_at_s": 1.0,
+        "values": {},
+    }
+    found = Recording(snapshots=(window(60),), events=(late,), headers=(RunHeader(),))
+    assert story_of(found).notes == ()
+
+
+@pytest.mark.parametrize(
+    "outcome", [{"plan": {"map": 0}, "took_s": 1.0}, {"plan": {"map": 2}, "took_s": math.nan}], ids=repr
+)
+def test_an_event_that_cannot_be_is_left_out_and_counted(outcome: dict[str, Any]) -> None:
+    event = {"event": "acted", "at_s": 60.0, "number": 1, "outcome": {"succeeded": True, **outcome}}
+    story = story_of(Recording(snapshots=(window(60),), events=(event,), headers=(RunHeader(),)))
+    assert story.events == ()
+    assert story.notes == ("1 lines tell of something that this version does not know; they are left out.",)
 
 
 def test_a_window_with_gaps_is_counted() -> None:

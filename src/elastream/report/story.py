@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from elastream.durations import text as duration_text
-from elastream.manager.events import Event, Proposed, event_from_json
+from elastream.errors import InvalidInput
+from elastream.manager.events import Event, Proposed, event_of_line
 from elastream.monitor.recording import Recording, RunHeader
 from elastream.policies.advice import number_text
 from elastream.report.timeline import Timeline, timeline
@@ -147,13 +146,13 @@ def tell(recording: Recording, *, pipeline: str) -> Story:
 
 def _events(lines: Sequence[Mapping[str, Any]]) -> tuple[tuple[Event, ...], int]:
     """The events that are understood, and how many are not."""
-    found: list[Event] = []
+    found: list[Event | None] = []
     for line in lines:
         try:
-            found.append(event_from_json(dict(line)))
-        except ValidationError:
+            found.append(event_of_line(line))
+        except InvalidInput:
             continue
-    return tuple(found), len(lines) - len(found)
+    return tuple(event for event in found if event is not None), len(lines) - len(found)
 
 
 def _decisions(pipeline: str, events: Sequence[Event], line: Timeline) -> Iterator[Told]:
