@@ -23,6 +23,7 @@ from elastream.errors import ElastreamError, InvalidInput
 from elastream.formats import read_json, read_text, shown
 from elastream.monitor.snapshot import Snapshot
 from elastream.monitor.snapshot_format import snapshot_from_json, snapshot_to_json
+from elastream.texts import check_shown
 
 VERSION = 2
 """Of the format; higher once a reader of this one could no longer make sense of it. Since version 2 a snapshot may
@@ -180,6 +181,7 @@ def _text(data: Mapping[str, Any], name: str, place: str) -> str | None:
     found = data.get(name)
     if found is not None and not isinstance(found, str):
         raise InvalidInput(f"{place}: {name}: a text was expected, found {shown(found)}")
+    check_shown(found or "", f"{place}: {name}")
     return found
 
 
