@@ -12,6 +12,7 @@ from elastream.manager.events import Trouble, Verdict
 from elastream.monitor.recording import Recording, RunHeader
 from elastream.report.story import Story, summary, tell
 from elastream.report.timeline import timeline
+from elastream.report.what_if import what_if
 from elastream.testing import alike, chain, snapshot_of
 
 
@@ -88,6 +89,44 @@ def test_a_decision_is_told_with_its_effect() -> None:
 def test_what_came_of_a_decision_counts_whatever_was_asked_for() -> None:
     story = story_of(recording([window(60), window(120)], [decided(1, 60, 1, 4), acted(1, 61, 3)]))
     assert story.decisions[0].changes == (("map", 1, 3),)
+
+
+def other_operators_before() -> Story:
+    """Three windows of `old`, which grew twice, each time in 40 s; then two of `map`, which grew once, in 2 s."""
+    snapshots = [
+        window(60, name="old"),
+        window(120, name="old", instances=2),
+        window(180, name="old", instances=3),
+        window(300),
+        window(360, instances=2),
+    ]
+    events = [
+        decided(1, 60, 1, 2),
+        acted(1, 100, 2, took_s=40),
+        decided(2, 180, 2, 3),
+        acted(2, 220, 3, took_s=40),
+        Trouble(at_s=180, what="disk full"),
+        decided(3, 300, 1, 2),
+        acted(3, 302, 2, took_s=2),
+    ]
+    return story_of(recording(snapshots, events, headers=(RunHeader(), RunHeader())))
+
+
+def test_what_was_done_to_other_operators_before_is_left_out() -> None:
+    story = other_operators_before()
+    assert [told.view.number for told in story.decisions] == [3]
+    assert story.remarks == ()
+    assert "changed the parallelism once, between 1 and 2 instances" in summary(story)[1]
+    assert story.notes == (
+        "3 earlier windows, in which the pipeline had other operators, are left out, with their events.",
+    )
+
+
+def test_what_was_done_to_other_operators_before_is_not_in_the_model() -> None:
+    story = other_operators_before()
+    found = what_if(story, against=())
+    assert found.model.engine.downtime_s == (2, 2)
+    assert found.recorded.elasticity.reconfigurations == 1
 
 
 def test_trouble_is_told() -> None:

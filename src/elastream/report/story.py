@@ -120,6 +120,8 @@ def tell(recording: Recording, *, pipeline: str) -> Story:
     """The story of a recording; `pipeline` is what it is called where the recording does not say."""
     line = timeline(recording.snapshots)
     events, not_understood = _events(recording.events)
+    if line.other_graph:  # what was done to other operators is no part of this story
+        events = tuple(event for event in events if event.at_s >= line.began_s)
     header = recording.headers[-1] if recording.headers else None
     windows = tuple(window_view(stretch.snapshot) for stretch in line.stretches)
     name = (header.pipeline if header else None) or pipeline
@@ -231,7 +233,10 @@ def _notes(recording: Recording, line: Timeline, not_understood: int) -> Iterato
     if not recording.headers:
         yield "The recording does not say what was run with which settings: it is older than that."
     if line.other_graph:
-        yield f"{line.other_graph} earlier windows, in which the pipeline had other operators, are left out."
+        yield (
+            f"{line.other_graph} earlier windows, in which the pipeline had other operators, are left out, "
+            "with their events."
+        )
     if line.unwatched_s:
         yield f"Nobody watched for {duration_text(line.unwatched_s)} in between; that time is left out."
     if not_understood:
