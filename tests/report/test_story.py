@@ -226,6 +226,13 @@ def test_an_event_that_cannot_be_is_left_out_and_counted(outcome: dict[str, Any]
     assert story.notes == ("1 lines tell of something that this version does not know; they are left out.",)
 
 
+def test_windows_that_the_clock_put_out_of_order_are_counted() -> None:
+    story = story_of(recording([window(60)], headers=(RunHeader(),), out_of_order=2))
+    assert story.notes == (
+        "2 windows, which end no later than one before them, are left out: a clock was set back.",
+    )
+
+
 def test_a_window_with_gaps_is_counted() -> None:
     partly = snapshot_of(
         edges=chain("source", "map"), source_rates={"source": 5.0}, readings=alike("map"), parallelism={"map": 2}

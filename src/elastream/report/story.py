@@ -230,6 +230,11 @@ def _notes(recording: Recording, line: Timeline, not_understood: int) -> Iterato
             "The last line of the recording is cut off: it was being written, or its writer was killed. "
             "This is what stands before it."
         )
+    if recording.out_of_order:
+        yield (
+            f"{recording.out_of_order} windows, which end no later than one before them, are left out: "
+            "a clock was set back."
+        )
     if not recording.headers:
         yield "The recording does not say what was run with which settings: it is older than that."
     if line.other_graph:
