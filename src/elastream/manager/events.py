@@ -129,6 +129,9 @@ Event = Ignored | Proposed | Held | Decided | Acted | Judged | PhaseChanged | Re
 
 _KINDS = tuple(kind.event for kind in get_args(Event))
 
+TELLING = ("decided", "acted", "judged", "phase", "renewed", "trouble", "steered")
+"""Kinds that tell of something that happened; the others may come with every window."""
+
 LATE_READING = "late_reading"
 """A kind of line in the recording of a monitoring master that is no event: a reading that came after its round."""
 
