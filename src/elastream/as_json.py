@@ -10,11 +10,9 @@ from typing import Any
 
 from elastream import console
 from elastream.engines.simulated.simulation import Simulation
-from elastream.manager.events import event_to_json
+from elastream.manager.events import TELLING, event_to_json
 from elastream.policies.catalog import PolicyInfo
 from elastream.policies.proposal import Proposal
-
-_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble", "steered")
 
 
 def proposal_json(proposal: Proposal) -> dict[str, Any]:
@@ -39,7 +37,7 @@ def run_json(run: Simulation) -> dict[str, Any]:
         "actions": run.actions,
         "final_parallelism": dict(run.final_plan),
         "elasticity": dataclasses.asdict(run.elasticity),
-        "events": [event_to_json(event) for event in run.events if event.event in _TOLD],
+        "events": [event_to_json(event) for event in run.events if event.event in TELLING],
     }
 
 

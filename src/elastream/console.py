@@ -24,6 +24,7 @@ from elastream.policies.advice import number_text
 from elastream.policies.catalog import PolicyInfo
 from elastream.policies.proposal import Advice, Proposal, ReasonKind
 from elastream.policies.starting_plan import StartingPlan
+from elastream.run_summary import RunSummary
 
 _BARS = "▁▂▃▄▅▆▇█"
 _EXPLAINING = frozenset(ReasonKind) - {ReasonKind.MEASURED}
@@ -141,20 +142,23 @@ def _decision_reasons(event: Decided) -> list[str]:
     return reasons
 
 
-def print_run(console: Console, name: str, snapshots: Sequence[Snapshot], events: Sequence[Event]) -> None:
+def print_run(console: Console, name: str, run: RunSummary) -> None:
     """The end of a run: its decisions, and for each operator where it began and where it ended."""
     console.rule(f"{name} on Spark")
-    if not snapshots:
+    if run.first is None or run.last is None:
         console.print("It ended before the first measurement.")
         return
-    _print_decisions(console, events, since_s=snapshots[0].at_s)
+    if run.earlier_events:
+        console.print(
+            f"The newest decisions; {counted(run.earlier_events, 'earlier event')} are in the recording."
+        )
+    _print_decisions(console, run.events, since_s=run.first.at_s)
     table = _table("operator", "began with", "ended with", "records", "still waiting")
-    for operator in snapshots[-1].dataflow.scalable:
-        records = sum(s.rates[operator].records_in for s in snapshots if operator in s.rates)
-        rates = snapshots[-1].rates.get(operator)
+    for operator in run.last.dataflow.scalable:
+        rates = run.last.rates.get(operator)
         waiting = "—" if rates is None or rates.backlog is None else number_text(rates.backlog)
-        before, after = str(snapshots[0].plan[operator]), str(snapshots[-1].plan[operator])
-        table.add_row(operator, before, after, f"{records:,.0f}", waiting)
+        before, after = str(run.first.plan[operator]), str(run.last.plan[operator])
+        table.add_row(operator, before, after, f"{run.records.get(operator, 0.0):,.0f}", waiting)
     console.print(table)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -31,6 +32,8 @@ class Strict(BaseModel):
 
 Duration = Annotated[float, BeforeValidator(seconds)]
 """Seconds, or words like "500 ms"."""
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON writes half of a character: most come in pairs
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
@@ -67,7 +70,7 @@ def read_text(path: Path) -> str:
 
 def read_json(text: str, place: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_no_duplicate_keys)
+        found = json.loads(text, object_pairs_hook=_no_duplicate_keys)
     except json.JSONDecodeError as error:
         found_at = f"line {error.lineno}, column {error.colno}"
         raise InvalidInput(f"{place}: not valid JSON: {error.msg} ({found_at})") from None
@@ -77,6 +80,9 @@ def read_json(text: str, place: str) -> Any:
         raise error.at(place) from None
     except ValueError as error:  # a number with more digits than Python converts
         raise InvalidInput(f"{place}: not valid JSON: {error}") from None
+    if _SURROGATE.search(text):
+        _check_characters(found, place)
+    return found
 
 
 class InvalidYaml(InvalidInput):
@@ -114,6 +120,15 @@ class _UniqueKeys(yaml.SafeLoader):
             if isinstance(key, str):
                 seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+def _check_characters(data: Any, place: str) -> None:
+    """JSON can write half of a character; no file, page or terminal can."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(error.object[error.start]):04X}"
+        raise InvalidInput(f"{place}: not valid JSON: a text has half of a character ({half})") from None
 
 
 def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elastream.engines.simulated.simulation import Simulation
-from elastream.monitor import Snapshot
+from elastream.web.points import Point
 
 # readable for people who do not see all colours (Okabe and Ito 2008)
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -46,20 +46,20 @@ def plot_simulations(runs: Mapping[str, Simulation], path: Path, *, title: str) 
     save(figure, path)
 
 
-def plot_recording(snapshots: Sequence[Snapshot], path: Path, *, title: str) -> None:
-    """A recorded run: what came in, what was processed, with how many instances, what waited."""
+def plot_run(points: Sequence[Point], names: Sequence[str], path: Path, *, title: str) -> None:
+    """A run with these operators: what came in, what was processed, with how many instances, what waited."""
     figure, (rates, instances, backlog) = new_figure(3, title=title)
-    began_s = snapshots[0].at_s
-    minutes = [(snapshot.at_s - began_s) / 60 for snapshot in snapshots]
-    names = snapshots[-1].dataflow.scalable
-    arriving = [sum(snapshot.source_rates.values()) for snapshot in snapshots]
+    began_s = points[0].at_s - points[0].span_s
+    minutes = [(point.at_s - began_s) / 60 for point in points]
+    arriving = [sum(source.offered_per_s or 0.0 for source in point.sources.values()) for point in points]
     rates.plot(minutes, arriving, color="0.4", linestyle="--", linewidth=1.2, label="arriving")
     for index, (name, colour) in enumerate(zip(names, _cycle(len(names)), strict=True)):
-        found = [(m, s.rates[name]) for m, s in zip(minutes, snapshots, strict=True) if name in s.rates]
-        times = [minute for minute, _ in found]
-        rates.plot(times, [r.observed_processing_per_s for _, r in found], color=colour, linewidth=1.2, label=name)
-        backlog.plot(times, [r.backlog or 0.0 for _, r in found], color=colour, linewidth=1.2, label=name)
-        counts = [snapshot.plan[name] for snapshot in snapshots]
+        found = [(m, p.operators[name]) for m, p in zip(minutes, points, strict=True)]
+        read = [(minute, operator) for minute, operator in found if operator.observed_per_s is not None]
+        times = [minute for minute, _ in read]
+        rates.plot(times, [o.observed_per_s for _, o in read], color=colour, linewidth=1.2, label=name)
+        backlog.plot(times, [o.backlog or 0.0 for _, o in read], color=colour, linewidth=1.2, label=name)
+        counts = [operator.parallelism for _, operator in found]
         # the first ones thicker: operators that go hand in hand are then all seen
         width = 1.6 + 1.6 * (len(names) - 1 - index)
         instances.step(minutes, counts, where="post", color=colour, linewidth=min(width, 6.4), label=name)

@@ -180,6 +180,14 @@ def test_an_operator_needs_a_name() -> None:
         Operator(name="")
 
 
+@pytest.mark.parametrize("name", ["a\x01", "\x1b[31m", "\x7f", "\x9b", "a\ud800", "\uffff"], ids=ascii)
+def test_a_name_can_be_shown(name: str) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"an operator's name: a text that can be shown was expected, found U\+"
+    ):
+        Operator(name=name)
+
+
 @pytest.mark.parametrize("field", ["min_parallelism", "max_parallelism", "state_partitions"])
 @pytest.mark.parametrize("value", [0, -3])
 def test_bounds_below_one_are_refused_by_name(field: str, value: int) -> None:

@@ -138,11 +138,11 @@ def test_a_folder_without_a_run_has_no_status(tmp_path: Path) -> None:
     assert "no run of a decentralized pipeline is here" in " ".join(result.output.split())
 
 
-def test_status_tells_who_waits_for_locks(tmp_path: Path) -> None:
+def test_status_tells_how_often_each_was_started_and_who_waits_for_locks(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     settings = RunSettings(pipeline=Path("p.py"), capacities={"free": 60.0}, locks=LockKind.RA1)
     settings.write(run)
-    for me in ("source/0", "free/0"):
+    for me in ("source/0", "source/0", "free/0"):  # the source was started a second time
         protocol = Protocol(
             Controller(settings.place(me, FLOW), settings.neighbour_locks(FLOW)),
             run.instance(me),
@@ -154,8 +154,11 @@ def test_status_tells_who_waits_for_locks(tmp_path: Path) -> None:
     protocol.duplicate(1)
     assert not protocol.may_decide
     result = CliRunner().invoke(app, ["decentralized", "status", str(tmp_path), "--json"])
-    waits = {told["instance"]: (told["phase"], told["waits_for_locks"]) for told in json.loads(result.output)}
-    assert waits == {"source/0": ("running", False), "free/0": ("running", True)}
+    instances = {told.pop("instance"): told for told in json.loads(result.output)}
+    assert instances == {
+        "source/0": {"phase": "running", "incarnation": 2, "waits_for_locks": False, "pending": 0},
+        "free/0": {"phase": "running", "incarnation": 1, "waits_for_locks": True, "pending": 0},
+    }
     assert "waits for locks" in CliRunner().invoke(app, ["decentralized", "status", str(tmp_path)]).output
 
 

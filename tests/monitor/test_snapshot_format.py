@@ -19,7 +19,7 @@ from elastream.monitor import Reading, Snapshot
 from elastream.monitor.executor import ExecutorReading
 from elastream.monitor.snapshot_format import read_snapshot, snapshot_from_json, snapshot_to_json
 from elastream.policies.ds2 import DS2
-from elastream.testing import WORD_COUNT
+from elastream.testing import WORD_COUNT, chain, snapshot_of
 
 Mutation = Callable[[dict[str, Any]], object]
 
@@ -116,7 +116,9 @@ def test_everything_that_a_reading_may_carry_is_read() -> None:
 
 # --- round trip -------------------------------------------------------------------------------------------------
 
-NAMES = st.text(min_size=1, max_size=8)
+NAMES = st.text(
+    st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="\ufffe\uffff"), min_size=1, max_size=8
+)
 AMOUNTS = st.floats(min_value=0, max_value=1e18)
 COUNTS = st.integers(min_value=1, max_value=64)
 
@@ -206,6 +208,13 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         gaps=tuple(draw(st.lists(st.text(), max_size=2))),
         executors=tuple(draw(executors(name)) for name in sorted(draw(st.sets(NAMES, max_size=2)))),
     )
+
+
+def test_the_parallelism_of_a_source_is_no_part_of_the_plan() -> None:
+    data = snapshot_to_json(snapshot_of(edges=chain("source", "map"), source_rates={"source": 1.0}))
+    data["operators"][0]["parallelism"] = 6
+    assert data["operators"][0]["source"] is True
+    assert snapshot_from_json(data, place="here").plan == {"map": 1}
 
 
 @given(snapshots())

@@ -13,6 +13,8 @@ import pytest
 from tests.report.runs import decided, grown, recording, window, write
 
 from elastream.cli import main
+from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.monitor import Snapshot
 from elastream.monitor.recording import Recording, RunHeader
 from elastream.testing import alike, chain, snapshot_of
 
@@ -168,6 +170,18 @@ def test_a_recording_that_is_being_written_is_reported_as_far_as_it_goes(run: Ru
         ('{"event":"recording","version":1}\n', "the recording is empty: no line has a snapshot"),
         ('{"event":"recording","version":3}\n', "this one reads versions up to 2"),
         ("\x00\x01\n", "line 1: not valid JSON"),
+        (
+            '{"event":"recording","version":1,"pipeline":"a\\u0001b"}\n',
+            "line 1: pipeline: a text that can be shown",
+        ),
+        (
+            '{"event":"trouble","at_s":1,"what":"\\ud800"}\n',
+            "line 1: not valid JSON: a text has half of a character",
+        ),
+        (
+            '{"operators":[{"name":"a\\u0001","source":true}],"edges":[],"source_rates":{"a\\u0001":1},"readings":[]}\n',
+            "line 1: operators[0]: an operator's name: a text that can be shown was expected, found U+0001 in it",
+        ),
     ],
 )
 def test_a_recording_that_tells_nothing_is_refused(run: Run, tmp_path: Path, text: str, said: str) -> None:
@@ -185,6 +199,43 @@ def test_an_operator_that_never_worked_leaves_out_only_what_is_simulated(run: Ru
     page = page_of(run, tmp_path, recording([idle, replace(idle, at_s=120)]))
     assert "Nothing was simulated: no complete window tells what 'map' can do" in page.text
     assert "The parallelism stayed at 1 instance" in page.text
+
+
+def test_a_pipeline_of_sources_alone_is_told_and_not_simulated(run: Run, tmp_path: Path) -> None:
+    source = Dataflow.of([Operator(name="source", source=True)], [])
+    snapshots = [
+        Snapshot(dataflow=source, plan=Plan(), source_rates={"source": 5.0}, readings=(), at_s=at_s)
+        for at_s in (60.0, 120.0)
+    ]
+    page = page_of(run, tmp_path, recording(snapshots, headers=(RunHeader(policy="ds2"),)))
+    assert "about 5 records/s arrived" in page.text
+    assert "Nothing was simulated: there is nothing to scale" in page.text
+
+
+@pytest.mark.parametrize("now_s", [1.7e12, 1e300], ids=["milliseconds", "of no clock"])
+def test_times_that_are_no_seconds_since_1970_have_no_date(run: Run, tmp_path: Path, now_s: float) -> None:
+    page = page_of(run, tmp_path, recording([window(now_s), window(now_s * 1.1)]), "--against", "none")
+    assert "The parallelism stayed at 1 instance" in page.text
+    assert "UTC" not in page.text
+
+
+def test_a_wall_clock_has_a_date(run: Run, tmp_path: Path) -> None:
+    page = page_of(run, tmp_path, recording([window(1_790_000_060.0)]), "--against", "none")
+    assert "2026-09-21 14:13 UTC" in page.text
+
+
+def test_a_recorded_policy_that_is_not_known_leaves_out_only_its_simulation(run: Run, tmp_path: Path) -> None:
+    found = recording(grown().snapshots, headers=(RunHeader(policy="mine"),))
+    page = page_of(run, tmp_path, found, "--against", "threshold", "--set", "interval=60 s")
+    assert "The recorded policy could not be simulated on the model: unknown policy 'mine'" in page.text
+    assert "threshold (simulated)" in page.text
+
+
+def test_options_of_a_recorded_policy_that_is_not_known_are_refused(run: Run, tmp_path: Path) -> None:
+    found = recording(grown().snapshots, headers=(RunHeader(policy="mine"),))
+    status, _, err = run(write(tmp_path / "clicks.jsonl", found), "--set", "speed=2")
+    assert status == 2
+    assert "unknown policy 'mine'" in err
 
 
 def test_an_unknown_policy_is_refused(run: Run, tmp_path: Path) -> None:

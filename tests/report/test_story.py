@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 from tests.report.runs import acted, decided, grown, judged, recording, window
 
@@ -9,6 +12,7 @@ from elastream.manager.events import Trouble, Verdict
 from elastream.monitor.recording import Recording, RunHeader
 from elastream.report.story import Story, summary, tell
 from elastream.report.timeline import timeline
+from elastream.report.what_if import what_if
 from elastream.testing import alike, chain, snapshot_of
 
 
@@ -87,6 +91,44 @@ def test_what_came_of_a_decision_counts_whatever_was_asked_for() -> None:
     assert story.decisions[0].changes == (("map", 1, 3),)
 
 
+def other_operators_before() -> Story:
+    """Three windows of `old`, which grew twice, each time in 40 s; then two of `map`, which grew once, in 2 s."""
+    snapshots = [
+        window(60, name="old"),
+        window(120, name="old", instances=2),
+        window(180, name="old", instances=3),
+        window(300),
+        window(360, instances=2),
+    ]
+    events = [
+        decided(1, 60, 1, 2),
+        acted(1, 100, 2, took_s=40),
+        decided(2, 180, 2, 3),
+        acted(2, 220, 3, took_s=40),
+        Trouble(at_s=180, what="disk full"),
+        decided(3, 300, 1, 2),
+        acted(3, 302, 2, took_s=2),
+    ]
+    return story_of(recording(snapshots, events, headers=(RunHeader(), RunHeader())))
+
+
+def test_what_was_done_to_other_operators_before_is_left_out() -> None:
+    story = other_operators_before()
+    assert [told.view.number for told in story.decisions] == [3]
+    assert story.remarks == ()
+    assert "changed the parallelism once, between 1 and 2 instances" in summary(story)[1]
+    assert story.notes == (
+        "3 earlier windows, in which the pipeline had other operators, are left out, with their events.",
+    )
+
+
+def test_what_was_done_to_other_operators_before_is_not_in_the_model() -> None:
+    story = other_operators_before()
+    found = what_if(story, against=())
+    assert found.model.engine.downtime_s == (2, 2)
+    assert found.recorded.elasticity.reconfigurations == 1
+
+
 def test_trouble_is_told() -> None:
     story = story_of(recording([window(60), window(120)], [Trouble(at_s=60, what="disk full")]))
     assert [(remark.since_s, remark.text) for remark in story.remarks] == [(60, "disk full")]
@@ -159,6 +201,36 @@ def test_what_a_recording_lacks_is_said() -> None:
 
 def test_a_whole_recording_has_no_notes() -> None:
     assert story_of(recording([window(60)], headers=(RunHeader(),))).notes == ()
+
+
+def test_a_reading_that_came_late_to_a_master_is_nothing_unknown() -> None:
+    late = {
+        "event": "late_reading",
+        "operator": "map",
+        "instance": 0,
+        "agent": "a",
+        "taken_at_s": 1.0,
+        "values": {},
+    }
+    found = Recording(snapshots=(window(60),), events=(late,), headers=(RunHeader(),))
+    assert story_of(found).notes == ()
+
+
+@pytest.mark.parametrize(
+    "outcome", [{"plan": {"map": 0}, "took_s": 1.0}, {"plan": {"map": 2}, "took_s": math.nan}], ids=repr
+)
+def test_an_event_that_cannot_be_is_left_out_and_counted(outcome: dict[str, Any]) -> None:
+    event = {"event": "acted", "at_s": 60.0, "number": 1, "outcome": {"succeeded": True, **outcome}}
+    story = story_of(Recording(snapshots=(window(60),), events=(event,), headers=(RunHeader(),)))
+    assert story.events == ()
+    assert story.notes == ("1 lines tell of something that this version does not know; they are left out.",)
+
+
+def test_windows_that_the_clock_put_out_of_order_are_counted() -> None:
+    story = story_of(recording([window(60)], headers=(RunHeader(),), out_of_order=2))
+    assert story.notes == (
+        "2 windows, which end no later than one before them, are left out: a clock was set back.",
+    )
 
 
 def test_a_window_with_gaps_is_counted() -> None:

@@ -134,6 +134,19 @@ class TestFollowing:
         go_on(followed, feed)
         assert feed.history.live
 
+    def test_a_reading_that_came_late_to_a_master_is_known_and_not_shown(self, tmp_path: Path) -> None:
+        path, feed = tmp_path / "recording.jsonl", Feed("p")
+        late = {"operator": "words", "instance": 0, "agent": "a", "taken_at_s": 1.0, "values": {"latency": 3.0}}
+        write(path, HAPPENED[:2])
+        followed = Followed(path)
+        load(followed, feed)
+        seen = feed.history.id
+        with RecordingWriter(path) as writer:
+            writer.write({"event": "late_reading", **late})
+        go_on(followed, feed)
+        assert feed.history.id == seen, "nothing is told of it"
+        load(Followed(path), Feed("p"))  # and one that has it is not refused
+
     def test_a_line_that_cannot_be_read_is_told_and_passed_over(self, tmp_path: Path) -> None:
         path, feed = tmp_path / "recording.jsonl", Feed("p")
         write(path, HAPPENED[:2])
@@ -192,12 +205,31 @@ class TestRefusals:
                 "the recording may be from a newer one",
             ),
             ('{"event": "recording", "version": 99}', "has version 99, written by a newer elastream"),
-            ('{"event": "trouble"}', "not an event of the kind 'trouble'"),
+            ('{"event": "trouble"}', "not an event of the kind 'trouble': at_s: is missing"),
+            (
+                '{"event": "acted", "at_s": 1, "number": 1, "outcome": '
+                '{"plan": {"words": 0}, "succeeded": true, "took_s": 1}}',
+                "not an event of the kind 'acted': operator 'words': parallelism must be at least 1, found 0",
+            ),
+            (
+                '{"event": "acted", "at_s": 1, "number": 1, "outcome": '
+                '{"plan": {"words": 1}, "succeeded": true, "took_s": NaN}}',
+                "not an event of the kind 'acted': outcome.took_s: Input should be a finite number, found nan",
+            ),
             ('{"operators": [], "colour": 3}', "unknown key 'colour'"),
             ("[]", "a JSON object was expected"),
             ("{", "not valid JSON"),
         ],
-        ids=["newer", "newer by its version", "not whole", "a newer snapshot", "no object", "no JSON"],
+        ids=[
+            "newer",
+            "newer by its version",
+            "not whole",
+            "no instances",
+            "no number",
+            "a newer snapshot",
+            "no object",
+            "no JSON",
+        ],
     )
     def test_a_line_is_named(self, tmp_path: Path, line: str, says: str) -> None:
         path = tmp_path / "recording.jsonl"

@@ -10,10 +10,11 @@ import typer
 
 from elastream import console
 from elastream.as_json import policy_json, print_json, proposal_json
-from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, out
+from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, err, out
 from elastream.manager.events import event_to_json
 from elastream.manager.knobs import Knobs
 from elastream.manager.replay import replay
+from elastream.monitor import Snapshot
 from elastream.monitor.recording import read_recording
 from elastream.monitor.snapshot_format import read_snapshot
 from elastream.options import describe
@@ -64,7 +65,7 @@ def plan(
     Every recorded window is asked what it would take at that rate. The answer is the median; the lowest and the
     highest answer show how far it can be trusted.
     """
-    windows = read_recording(recording, ignore_cut_off=ignore_cut_off).snapshots
+    windows = _windows(recording, ignore_cut_off=ignore_cut_off)
     found = starting_plan(windows, create(policy, pairs_of(settings)), rates_of(rate))
     if not as_json:
         console.print_starting_plan(out, found)
@@ -91,7 +92,7 @@ def replay_command(
 
     Nothing is acted upon: each window is judged with the parallelism that it was recorded with.
     """
-    windows = read_recording(recording, ignore_cut_off=ignore_cut_off).snapshots
+    windows = _windows(recording, ignore_cut_off=ignore_cut_off)
     policy, given = with_rules(policy, rules, pairs_of(settings))
     chosen, knobs = policy_and_knobs(policy, given, dataflow=windows[-1].dataflow)
     events = replay(windows, chosen, knobs)
@@ -99,6 +100,14 @@ def replay_command(
         print_json([event_to_json(event) for event in events])
     else:
         console.print_replay(out, policy, windows, events)
+
+
+def _windows(path: Path, *, ignore_cut_off: bool) -> tuple[Snapshot, ...]:
+    found = read_recording(path, ignore_cut_off=ignore_cut_off)
+    if found.out_of_order:
+        left_out = console.counted(found.out_of_order, "window")
+        err.print(f"{path}: {left_out} left out, for ending no later than one before (at_s)", soft_wrap=True)
+    return found.snapshots
 
 
 def policies(

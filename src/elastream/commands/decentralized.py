@@ -122,7 +122,7 @@ def status(
     read_settings(where)  # refuses a folder that is none
     views = look(where)
     if as_json:
-        told = ("phase", "waits_for_locks", "pending")
+        told = ("phase", "incarnation", "waits_for_locks", "pending")
         print_json([{"instance": view.address, **{name: getattr(view, name) for name in told}} for view in views])
     else:
         out.print(_table(views, {}))

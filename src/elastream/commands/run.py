@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,10 +29,9 @@ from elastream.manager.events import Event, event_to_json
 from elastream.manager.loop import WallClock
 from elastream.monitor import Snapshot
 from elastream.nodes.files import WorkerNodes, read_worker_nodes
+from elastream.run_summary import RunSummary
 from elastream.settings import counts_of, header_of, pairs_of, policy_and_knobs, with_rules
 from elastream.settings import duration as duration_of
-
-_TOLD = ("decided", "acted", "judged", "phase", "renewed", "trouble", "steered")
 
 
 def run(
@@ -126,8 +124,7 @@ def run(
         channels=kind,
         nodes=None if nodes is None else read_worker_nodes(nodes),
     )
-    snapshots: list[Snapshot] = []
-    events: list[Event] = []
+    summary = RunSummary()
     clock = WallClock()
     shown = Shown(
         pipeline=found.pipeline.name,
@@ -144,13 +141,13 @@ def run(
         feed, inbox = served or (None, None)
 
         def on_snapshot(snapshot: Snapshot) -> None:
-            snapshots.append(snapshot)
+            summary.snapshot(snapshot)
             live.snapshot(snapshot)
             if feed is not None:
                 feed.snapshot(snapshot)
 
         def on_event(event: Event) -> None:
-            events.append(event)
+            summary.event(event)
             live.event(event)
             if feed is not None:
                 feed.event(event)
@@ -170,34 +167,26 @@ def run(
             )
         except PipelineFailed as error:
             raise ElastreamError(str(error)) from None
-    _summarize(found.pipeline.name, snapshots, events, where, options.nodes, as_json=as_json)
+    _summarize(found.pipeline.name, summary, where, options.nodes, as_json=as_json)
 
 
-def _summarize(
-    name: str,
-    snapshots: Sequence[Snapshot],
-    events: Sequence[Event],
-    folder: Path,
-    nodes: WorkerNodes | None,
-    *,
-    as_json: bool,
-) -> None:
+def _summarize(name: str, run: RunSummary, folder: Path, nodes: WorkerNodes | None, *, as_json: bool) -> None:
     from elastream.engines.spark.on_nodes import delays_text
 
     plot = folder / "run.png"
-    if snapshots:
-        plots.plot_recording(snapshots, plot, title=f"{name} on Spark")
+    if run.last is not None:
+        plots.plot_run(run.points, run.last.dataflow.scalable, plot, title=f"{name} on Spark")
     if as_json:
-        final = dict(snapshots[-1].plan) if snapshots else {}
-        told = [event_to_json(event) for event in events if event.event in _TOLD]
+        final = dict(run.last.plan) if run.last else {}
+        told = {"events": [event_to_json(event) for event in run.events], "earlier_events": run.earlier_events}
         files = {"recording": str(folder / "recording.jsonl"), "plot": str(plot)}
         on_nodes: dict[str, Any] = {}
         if nodes is not None:
-            placement = dict(snapshots[-1].placement) if snapshots else {}
+            placement = dict(run.last.placement) if run.last else {}
             on_nodes = {"final_placement": placement, "delays": delays_text(nodes)}
-        print_json({"pipeline": name, "final_parallelism": final, **on_nodes, "events": told, **files})
+        print_json({"pipeline": name, "final_parallelism": final, **on_nodes, **told, **files})
         return
-    console.print_run(out, name, snapshots, events)
+    console.print_run(out, name, run)
     if nodes is not None:
         out.print(delays_text(nodes), soft_wrap=True)
     out.print(f"recording: {folder / 'recording.jsonl'}, plot: {plot}")

@@ -15,6 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from elastream.dataflow.state_partitions import effective_instances, enough_for, least_useful, partitions_for
 from elastream.errors import InvalidInput, nearest
+from elastream.texts import check_shown
 
 MOST_INSTANCES = 1_000_000_000
 """More than any cluster has; beyond it a number is a mistake."""
@@ -38,6 +39,7 @@ class Operator:
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidInput("an operator has an empty name")
+        check_shown(self.name, "an operator's name")
         for field in ("min_parallelism", "max_parallelism", "state_partitions"):
             if (count := getattr(self, field)) is not None:
                 check_count(self.name, field, count)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from elastream import __version__
+from elastream.errors import InvalidInput
+from elastream.formats import what, where
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.manager.phase import Phase
@@ -123,9 +127,17 @@ class Steered:
 
 Event = Ignored | Proposed | Held | Decided | Acted | Judged | PhaseChanged | Renewed | Trouble | Steered
 
-EVENT_KINDS: frozenset[str] = frozenset(kind.event for kind in get_args(Event))
+_KINDS = tuple(kind.event for kind in get_args(Event))
 
-_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+TELLING = ("decided", "acted", "judged", "phase", "renewed", "trouble", "steered")
+"""Kinds that tell of something that happened; the others may come with every window."""
+
+LATE_READING = "late_reading"
+"""A kind of line in the recording of a monitoring master that is no event: a reading that came after its round."""
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(
+    Annotated[Event, Field(discriminator="event")], config=ConfigDict(allow_inf_nan=False)
+)
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
@@ -133,5 +145,23 @@ def event_to_json(event: Event) -> dict[str, Any]:
     return {"event": found.pop("event"), **found}
 
 
-def event_from_json(data: dict[str, Any]) -> Event:
-    return _EVENT.validate_python(data)
+def event_from_json(data: Any) -> Event:
+    kind = data.get("event") if isinstance(data, dict) else None
+    if kind not in _KINDS:
+        raise InvalidInput(
+            f"this version of elastream ({__version__}) does not know events of the kind {kind!r}; "
+            "the recording may be from a newer one"
+        )
+    try:
+        return _EVENT.validate_python(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = where(first["loc"][1:])  # after the kind
+        raise InvalidInput(f"not an event of the kind {kind!r}: {place}{what(first)}") from None
+    except InvalidInput as error:
+        raise error.at(f"not an event of the kind {kind!r}") from None
+
+
+def event_of_line(line: Mapping[str, Any]) -> Event | None:
+    """What a line of a recording tells of, which is neither a snapshot nor the beginning of a run."""
+    return None if line.get("event") == LATE_READING else event_from_json(dict(line))

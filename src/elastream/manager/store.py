@@ -72,7 +72,7 @@ class Store:
             return [
                 (number, event_from_json(json.loads(text))) for number, text in self._db.execute(query, (after,))
             ]
-        except (sqlite3.Error, ValueError) as error:
+        except (sqlite3.Error, ValueError, InvalidInput) as error:
             raise StoreError(f"{self.path}: the manager's events cannot be read: {error}") from None
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from elastream.errors import ElastreamError, InvalidInput
 from elastream.formats import read_json, read_text, shown
 from elastream.monitor.snapshot import Snapshot
 from elastream.monitor.snapshot_format import snapshot_from_json, snapshot_to_json
+from elastream.texts import check_shown
 
 VERSION = 2
 """Of the format; higher once a reader of this one could no longer make sense of it. Since version 2 a snapshot may
@@ -47,12 +48,15 @@ class RunHeader:
 @dataclass(frozen=True, kw_only=True)
 class Recording:
     snapshots: tuple[Snapshot, ...]
+    """Each ends later than the one before it."""
     events: tuple[Mapping[str, Any], ...]
     """Everything else, as it was written, in order."""
     headers: tuple[RunHeader, ...] = ()
     """One for each run that wrote to it, oldest first."""
     cut_off: bool = False
     """Whether a last line was left out because it is not whole: being written, or left by a killed writer."""
+    out_of_order: int = 0
+    """Windows that were left out because an earlier one ends no sooner: the clock was set back."""
 
 
 class RecordingWriter:
@@ -115,26 +119,29 @@ def read_recording(path: Path, *, ignore_cut_off: bool = False) -> Recording:
             )
     elif last:
         lines.append(last)
-    snapshots: list[tuple[int, Snapshot]] = []
+    snapshots: list[Snapshot] = []
     headers: list[RunHeader] = []
     events: list[Mapping[str, Any]] = []
+    out_of_order = 0
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            found = read_line(line, f"{path}: line {number}")
-            if isinstance(found, Snapshot):
-                _check_order(snapshots, found, number, path)
-                snapshots.append((number, found))
-            elif isinstance(found, RunHeader):
-                headers.append(found)
-            else:
-                events.append(found)
+            match read_line(line, f"{path}: line {number}"):
+                case Snapshot(at_s=at_s) if snapshots and at_s <= snapshots[-1].at_s:
+                    out_of_order += 1
+                case Snapshot() as snapshot:
+                    snapshots.append(snapshot)
+                case RunHeader() as header:
+                    headers.append(header)
+                case event:
+                    events.append(event)
     if not snapshots:
         raise InvalidInput(f"{path}: the recording is empty: no line has a snapshot")
     return Recording(
-        snapshots=tuple(snapshot for _, snapshot in snapshots),
+        snapshots=tuple(snapshots),
         events=tuple(events),
         headers=tuple(headers),
         cut_off=cut_off,
+        out_of_order=out_of_order,
     )
 
 
@@ -180,6 +187,7 @@ def _text(data: Mapping[str, Any], name: str, place: str) -> str | None:
     found = data.get(name)
     if found is not None and not isinstance(found, str):
         raise InvalidInput(f"{place}: {name}: a text was expected, found {shown(found)}")
+    check_shown(found or "", f"{place}: {name}")
     return found
 
 
@@ -188,15 +196,6 @@ def _settings(data: Mapping[str, Any], name: str, place: str) -> Mapping[str, An
     if not isinstance(found, dict):
         raise InvalidInput(f"{place}: {name}: an object was expected, found {shown(found)}")
     return found
-
-
-def _check_order(known: list[tuple[int, Snapshot]], found: Snapshot, number: int, path: Path) -> None:
-    if known and found.at_s <= known[-1][1].at_s:
-        line, before = known[-1]
-        raise InvalidInput(
-            f"{path}: line {number}: windows out of order: this one ends at {found.at_s} s, "
-            f"the one in line {line} at {before.at_s} s (at_s)"
-        )
 
 
 def _is_whole(line: str | bytes) -> bool:

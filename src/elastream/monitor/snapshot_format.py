@@ -197,14 +197,17 @@ def _operators(entries: list[OperatorEntry]) -> list[Operator]:
 
 
 def _plan(entry: SnapshotEntry) -> Plan:
+    """Without the sources, which are not scaled, however many instances they are said to have."""
     reported = Counter(reading.operator for reading in entry.readings)
-    plan = {}
-    for operator in entry.operators:
-        if operator.parallelism is not None:
-            plan[operator.name] = operator.parallelism
-        elif not operator.source:
-            plan[operator.name] = max(1, reported[operator.name])
-    return Plan(plan)
+    return Plan(
+        {
+            operator.name: max(1, reported[operator.name])
+            if operator.parallelism is None
+            else operator.parallelism
+            for operator in entry.operators
+            if not operator.source
+        }
+    )
 
 
 def _readings(entries: list[ReadingEntry]) -> tuple[Reading, ...]:

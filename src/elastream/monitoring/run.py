@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from elastream.errors import ElastreamError
-from elastream.manager.events import Event, event_to_json
+from elastream.manager.events import LATE_READING, Event, event_to_json
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
 from elastream.manager.store import Store
@@ -184,7 +184,7 @@ class MasterRun:
                 case Tell():
                     self._watcher.on_tell(item)
                 case Late(reading=reading):
-                    self._record(recording, {"event": "late_reading", **asdict(reading)})
+                    self._record(recording, {"event": LATE_READING, **asdict(reading)})
 
 
 @contextmanager

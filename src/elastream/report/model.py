@@ -82,6 +82,8 @@ class LearnedModel:
 
 def learn_model(line: Timeline, events: Sequence[Event]) -> LearnedModel:
     last = line.stretches[-1].snapshot
+    if not last.dataflow.scalable:
+        raise CannotSimulateError("there is nothing to scale: all that it has are sources")
     snapshots = [stretch.snapshot for stretch in line.stretches]
     window_s = median(max((r.window_s for r in s.readings), default=0.0) for s in snapshots)
     operators = tuple(_operator(snapshots, name) for name in last.dataflow.scalable)

@@ -19,7 +19,10 @@ from elastream.report.story import Story, hours_text, summary
 from elastream.report.what_if import Check, Outcome, WhatIf
 from elastream.web.views import ReasonView
 
-_SINCE_1970_S = 1e8  # a clock that shows more is a wall clock
+_WALL_CLOCK_S = (
+    1e8,
+    2.5e11,
+)  # seconds since 1970; a clock that shows less began with the run, and more are no seconds
 _OPEN = 12  # decisions whose reasons are shown at once
 _SHOWN_COUNTS = (1, 2, 4, 8, 16, 32)
 
@@ -98,9 +101,8 @@ def _percent(share: float | None) -> str:
 
 
 def _began(story: Story) -> str | None:
-    first = story.timeline.stretches[0]
-    at_s = first.snapshot.at_s - first.lasts_s
-    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M} UTC" if at_s > _SINCE_1970_S else None
+    began_s, (least_s, most_s) = story.timeline.began_s, _WALL_CLOCK_S
+    return f"{datetime.fromtimestamp(began_s, UTC):%Y-%m-%d %H:%M} UTC" if least_s < began_s < most_s else None
 
 
 def _grouped(reasons: tuple[ReasonView, ...]) -> list[tuple[str | None, list[str]]]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from elastream.durations import text as duration_text
-from elastream.manager.events import Event, Proposed, event_from_json
+from elastream.errors import InvalidInput
+from elastream.manager.events import Event, Proposed, event_of_line
 from elastream.monitor.recording import Recording, RunHeader
 from elastream.policies.advice import number_text
 from elastream.report.timeline import Timeline, timeline
@@ -121,6 +120,8 @@ def tell(recording: Recording, *, pipeline: str) -> Story:
     """The story of a recording; `pipeline` is what it is called where the recording does not say."""
     line = timeline(recording.snapshots)
     events, not_understood = _events(recording.events)
+    if line.other_graph:  # what was done to other operators is no part of this story
+        events = tuple(event for event in events if event.at_s >= line.began_s)
     header = recording.headers[-1] if recording.headers else None
     windows = tuple(window_view(stretch.snapshot) for stretch in line.stretches)
     name = (header.pipeline if header else None) or pipeline
@@ -147,13 +148,13 @@ def tell(recording: Recording, *, pipeline: str) -> Story:
 
 def _events(lines: Sequence[Mapping[str, Any]]) -> tuple[tuple[Event, ...], int]:
     """The events that are understood, and how many are not."""
-    found: list[Event] = []
+    found: list[Event | None] = []
     for line in lines:
         try:
-            found.append(event_from_json(dict(line)))
-        except ValidationError:
+            found.append(event_of_line(line))
+        except InvalidInput:
             continue
-    return tuple(found), len(lines) - len(found)
+    return tuple(event for event in found if event is not None), len(lines) - len(found)
 
 
 def _decisions(pipeline: str, events: Sequence[Event], line: Timeline) -> Iterator[Told]:
@@ -229,10 +230,18 @@ def _notes(recording: Recording, line: Timeline, not_understood: int) -> Iterato
             "The last line of the recording is cut off: it was being written, or its writer was killed. "
             "This is what stands before it."
         )
+    if recording.out_of_order:
+        yield (
+            f"{recording.out_of_order} windows, which end no later than one before them, are left out: "
+            "a clock was set back."
+        )
     if not recording.headers:
         yield "The recording does not say what was run with which settings: it is older than that."
     if line.other_graph:
-        yield f"{line.other_graph} earlier windows, in which the pipeline had other operators, are left out."
+        yield (
+            f"{line.other_graph} earlier windows, in which the pipeline had other operators, are left out, "
+            "with their events."
+        )
     if line.unwatched_s:
         yield f"Nobody watched for {duration_text(line.unwatched_s)} in between; that time is left out."
     if not_understood:

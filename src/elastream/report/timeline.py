@@ -50,6 +50,12 @@ class Timeline:
     """Windows before the first of these in which the pipeline had other operators; they are left out."""
 
     @property
+    def began_s(self) -> float:
+        """By the clock of the recording."""
+        first = self.stretches[0]
+        return first.snapshot.at_s - first.lasts_s
+
+    @property
     def duration_s(self) -> float:
         return self.stretches[-1].end_s
 

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pydantic import ValidationError
-
-from elastream import __version__
 from elastream.errors import InvalidInput
-from elastream.manager.events import EVENT_KINDS, Event, event_from_json
+from elastream.manager.events import Event, event_of_line
 from elastream.monitor import Snapshot
 from elastream.monitor.recording import RunHeader, read_line
 from elastream.web.feed import Feed
@@ -93,20 +90,15 @@ class Followed:
             raise InvalidInput(f"{self.path}: cannot be read: {error.strerror}") from None
 
 
-def recorded(line: str, place: str) -> Snapshot | RunHeader | Event:
+def recorded(line: str, place: str) -> Snapshot | RunHeader | Event | None:
+    """None for a line that tells of nothing to be shown."""
     found = read_line(line, place)
     if isinstance(found, Snapshot | RunHeader):
         return found
-    if found["event"] not in EVENT_KINDS:
-        raise InvalidInput(
-            f"{place}: this version of elastream ({__version__}) does not know events of the kind "
-            f"{found['event']!r}; the recording may be from a newer one"
-        )
     try:
-        return event_from_json(dict(found))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise InvalidInput(f"{place}: not an event of the kind {found['event']!r}: {first['msg']}") from None
+        return event_of_line(found)
+    except InvalidInput as error:
+        raise error.at(place) from None
 
 
 def load(followed: Followed, feed: Feed) -> None:
@@ -154,7 +146,7 @@ def _show(line: bytes, place: str, feed: Feed) -> None:
         feed.snapshot(found)
     elif isinstance(found, RunHeader):
         feed.begin(found)
-    else:
+    elif found is not None:
         feed.event(found)
 
 
