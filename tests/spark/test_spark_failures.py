@@ -51,7 +51,7 @@ def test_an_operator_that_failed_is_started_again_and_loses_nothing(spark: Spark
         return failing(numbers) if broken.exists() else numbers
 
     pipeline.keep("all", reads="fragile", folder=kept(tmp_path, "all"))
-    earlier = FileChannel(kept(tmp_path, "all"), writer="an earlier run")
+    earlier = FileChannel(kept(tmp_path, "all"))
     earlier.create()
     earlier.append(pa.table({"id": [-1]}), batch=1_000)
     with Running(spark, pipeline, tmp_path) as running:
