@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -120,6 +121,21 @@ def test_a_new_step_is_no_change_and_a_step_that_is_away_is_remembered(tmp_path:
     with pytest.raises(InvalidInput, match="'words'"):
         second.check_schemas({"words": "struct<n:bigint>"})
     second.close()
+
+
+def test_batches_are_told_apart_by_run_and_step(tmp_path: Path) -> None:
+    """A folder that was deleted and made again, as by --fresh, is another run in the same place."""
+
+    def writers() -> set[str]:
+        workspace = opened(tmp_path / "run")
+        found = {workspace.writer("all"), workspace.writer("others")}
+        workspace.close()
+        return found
+
+    first = writers()
+    assert writers() == first, "the same run goes on"
+    shutil.rmtree(tmp_path / "run")
+    assert len(first | writers()) == 4
 
 
 @pytest.mark.parametrize("text", ["", "{", "nonsense"])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +14,8 @@ import pytest
 
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.segments import Position
+from elastream.engines.spark.identity import identity_of
+from elastream.whole_files import write_json
 
 
 @pytest.fixture
@@ -62,3 +68,106 @@ def test_what_was_read_is_deleted_with_its_files(channel: FileChannel) -> None:
     assert len(attempts(channel)) == 1
     at = channel.log.acknowledged("reader")
     assert [commit.records for commit in channel.log.commits(at, channel.log.position(at))] == [1]
+
+
+# --- what runs keep, one after the other ------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    pass
+
+
+class Run:
+    """As a sink sees it: batches from 0 in every new folder, each noted as done after it was kept."""
+
+    def __init__(self, folder: Path, sink: Path) -> None:
+        folder.mkdir()
+        self.folder, self.sink = folder, sink
+
+    @property
+    def done(self) -> int:
+        return len(list(self.folder.glob("done-*.json")))
+
+    def go_on(self, upto: int) -> None:
+        """From the batch that is not noted, which may be kept already."""
+        sink = FileChannel(self.sink, writer=identity_of(self.folder))
+        sink.create()
+        for batch in range(self.done, upto):
+            sink.append(self.batch(batch), batch=batch)
+            write_json(self.folder / f"done-{batch}.json", {})
+
+    def batch(self, number: int) -> pa.Table:
+        """Of one record that no other run has; the second is an empty one."""
+        return numbers() if number == 1 else numbers(1_000 * int(self.folder.name) + number)
+
+
+NEVER = -1
+
+
+class Disk:
+    """All that is published gets there by a rename, so a kill at any moment is a kill at one of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._really, self._renames_left = os.replace, NEVER
+        monkeypatch.setattr(os, "replace", self._rename)
+
+    def kill_at(self, rename: int) -> None:
+        self._renames_left = rename
+
+    def _rename(self, *paths: Any) -> None:
+        if self._renames_left == 0:
+            self._renames_left = NEVER
+            raise Killed
+        self._renames_left -= 1
+        self._really(*paths)
+
+
+STORY = ((0, 3), (1, 3), (0, 4))
+"""Which run goes on, and up to which batch: the first comes back after another."""
+TOLD = [0, 2, 1000, 1002, 3]
+
+
+def come_back(run: Run, upto: int, disk: Disk) -> None:
+    """Only to be killed again, twice, while it takes up what it left."""
+    for rename in (0, 1):
+        disk.kill_at(rename)
+        with suppress(Killed):
+            run.go_on(upto)
+    disk.kill_at(NEVER)
+    run.go_on(upto)
+
+
+def told(folder: Path, disk: Disk, kill_at: int, *, comes_back: bool) -> tuple[FileChannel, bool]:
+    """The sink after the story, and whether somebody was killed; who does not come back at once does so later."""
+    folder.mkdir()
+    runs = [Run(folder / str(number), folder / "kept") for number in range(2)]
+    killed = False
+    disk.kill_at(kill_at)
+    for number, upto in STORY:
+        try:
+            runs[number].go_on(upto)
+        except Killed:
+            killed = True
+            if comes_back:
+                come_back(runs[number], upto, disk)
+    disk.kill_at(NEVER)
+    for number, upto in STORY:
+        runs[number].go_on(upto)
+    return FileChannel(folder / "kept"), killed
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_runs_keep_every_record_once_one_after_the_other_whoever_is_killed_wherever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    disk = Disk(monkeypatch)
+    for kill_at in count():
+        sink, killed = told(tmp_path / str(kill_at), disk, kill_at, comes_back=comes_back)
+        found = ids(sink)
+        assert sorted(found) == sorted(TOLD), f"killed at rename {kill_at}"
+        if comes_back or not killed:
+            assert found == TOLD, f"killed at rename {kill_at}"
+        assert len(attempts(sink)) == len(TOLD), "and nothing else lies there"
+        if not killed:
+            break
+    assert kill_at > 3 * len(TOLD), "at an identity, and for each batch at its entry, the head and the note"

@@ -245,6 +245,82 @@ def test_making_the_folders_of_another_writer_does_not_finish_its_work(log: Segm
     assert log.head() == Head(), "only the writer itself may write the head"
 
 
+# --- one writer after another -----------------------------------------------------------------------------------
+
+
+def opened(folder: Path, writer: str | None) -> SegmentLog:
+    log = SegmentLog(folder, writer=writer)
+    log.create()
+    return log
+
+
+def publish_by(log: SegmentLog, writer: str, batch: int, *records: int) -> None:
+    """In files of its own: another writer has a batch of the same number."""
+    path = log.folder / f"{writer}-{batch}"
+    path.write_text("\n".join(map(str, records)))
+    log.publish(batch, [Segment(path=path.name, records=len(records))])
+
+
+def test_a_new_writer_goes_on_behind_the_one_before_with_batches_of_its_own(tmp_path: Path) -> None:
+    for writer, first in (("a", 0), ("b", 2)):
+        log = opened(tmp_path, writer)
+        for batch in (0, 1):
+            assert not log.is_published(batch)
+            publish_by(log, writer, batch, first + batch)
+        assert log.is_published(1)
+        assert log.head() == Head(commits=first + 2, records=first + 2, batch=1, writer=writer)
+    assert read(log, Position(), log.position(Position())) == [0, 1, 2, 3]
+
+
+def test_the_same_writer_knows_its_batches_when_it_comes_back(tmp_path: Path) -> None:
+    publish_by(opened(tmp_path, "a"), "a", 7, 0)
+    log = opened(tmp_path, "a")
+    assert (log.is_published(7), log.is_published(8)) == (True, False)
+
+
+def test_it_knows_them_also_when_another_has_written_since(tmp_path: Path) -> None:
+    publish_by(opened(tmp_path, "a"), "a", 7, 0)
+    publish_by(opened(tmp_path, "b"), "b", 9, 1)
+    opened(tmp_path, "c")
+    log = opened(tmp_path, "a")
+    assert (log.is_published(7), log.is_published(8)) == (True, False)
+    publish_by(log, "a", 8, 2)
+    assert read(log, Position(), log.position(Position())) == [0, 1, 2]
+
+
+def test_a_log_that_names_no_writer_is_anothers(log: SegmentLog) -> None:
+    publish(log, 5, [0])
+    followed = opened(log.folder, "a")
+    assert not followed.is_published(0)
+    assert followed.head().records == 1, "and what is in it stays"
+
+
+def test_what_a_killed_writer_began_is_finished_as_its_own_by_the_next(tmp_path: Path) -> None:
+    publish_by(opened(tmp_path, "a"), "a", 0, 0)
+    before = (tmp_path / "head.json").read_bytes()
+    publish_by(opened(tmp_path, "a"), "a", 1, 1)
+    (tmp_path / "head.json").write_bytes(before)  # the entry is there, the head does not count it
+    log = opened(tmp_path, "b")
+    assert log.head() == Head(commits=2, records=2, batch=-1, writer="b")
+    assert opened(tmp_path, "a").is_published(1)
+
+
+def test_a_head_that_is_lost_is_made_again_with_its_writer(tmp_path: Path) -> None:
+    for writer in ("a", "b"):
+        publish_by(opened(tmp_path, writer), writer, 3, 0)
+    (tmp_path / "head.json").unlink()
+    log = opened(tmp_path, "b")
+    assert log.head() == Head(commits=2, records=2, batch=3, writer="b")
+
+
+def test_one_that_still_writes_when_another_has_begun_is_refused(tmp_path: Path) -> None:
+    first, second = opened(tmp_path, "a"), opened(tmp_path, "b")
+    for late in (lambda: first.is_published(0), lambda: publish_by(first, "a", 0, 0)):
+        with pytest.raises(ElastreamError, match="another run, or another sink, has begun to write here"):
+            late()
+    assert second.head() == Head(writer="b"), "nothing of it is there"
+
+
 # --- reading ----------------------------------------------------------------------------------------------------
 
 

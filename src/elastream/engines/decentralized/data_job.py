@@ -28,6 +28,7 @@ from elastream.engines.decentralized.topic_records import TopicRecords
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.engine import check_frame, result_of
+from elastream.engines.spark.identity import identity_of
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.session import start_session
@@ -194,8 +195,9 @@ class DataJob:
 
     def _keep(self, folder: Path, records: pa.Table, batch: int) -> None:
         if self._kept is None:
-            self._kept = FileChannel(folder)
-            self._kept.create()  # with what a killed process began
+            kept = FileChannel(folder, writer=identity_of(self._folder.path))
+            kept.create()  # with what a killed process began, or an earlier run
+            self._kept = kept
         if records.num_rows:
             self._kept.append(records, batch=batch)
 

@@ -12,6 +12,7 @@ instances/OPERATOR/NUMBER/      an instance:
     outbox/                     the batch that is being shared out
     plans/                      what the last batches of its query read
     checkpoint/                 of its query
+    identity                    of a sink that keeps records: what no other folder has
     events.jsonl, log.txt       what happened to it
     metrics.jsonl               what it received, processed and sent, every few seconds
     ended                       it is gone for good

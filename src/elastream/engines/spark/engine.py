@@ -314,7 +314,7 @@ class SparkEngine:
     def _output(self, step: Step) -> Channel | None:
         """The channel that a step writes; none where nobody would read it."""
         if step.folder is not None:
-            return FileChannel(step.folder)
+            return FileChannel(step.folder, writer=self._workspace.writer(step.name))
         return self._workspace.channel(step.name) if self._pipeline.readers(step.name) else None
 
     def _builder(self, step: Step) -> Callable[[], DataFrame]:

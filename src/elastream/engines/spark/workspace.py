@@ -1,6 +1,7 @@
 """The folder of a running pipeline: channels, checkpoints, controls, and what it all belongs to.
 
 pipeline.json         the pipeline's name and the schemas of its steps
+identity              what no other folder has: batches are numbered from 0 in each
 lock, lock.jvm        held while a driver, and its JVM, run: checkpoints are not safe against a second writer
 channels/NAME/        what a step puts out
 checkpoints/NAME/     Spark's checkpoint of a step's query
@@ -19,6 +20,7 @@ from typing import Any
 
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, check_kind
+from elastream.engines.spark.identity import identity_of
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.whole_files import write_json
 
@@ -65,6 +67,10 @@ class Workspace:
 
     def channel(self, name: str) -> Channel:
         return self.channels.channel(self.folder / "channels" / name, self.pipeline)
+
+    def writer(self, name: str) -> str:
+        """Whose batches a step writes, told to what outlives this folder; for who has opened it."""
+        return f"{identity_of(self.folder)}/{name}"
 
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / name

@@ -25,8 +25,9 @@ from elastream.engines.spark.crash_points import CrashPoint, crash_point
 
 
 class FileChannel:
-    def __init__(self, folder: Path) -> None:
-        self.log = SegmentLog(folder)
+    def __init__(self, folder: Path, *, writer: str | None = None) -> None:
+        """With the name of its writer, where one run after another writes to it."""
+        self.log = SegmentLog(folder, writer=writer)
         self._segments = folder / "segments"
 
     def create(self) -> None:

@@ -12,6 +12,10 @@ exact, and a batch may begin and end in the middle of a commit. Commits that eve
 
 One writer, in one process; any number of readers. Kills are survived at every point; a power cut as far as the
 file system survives it, like Spark's own checkpoints on a local disk.
+
+The log of a sink outlives the run that wrote it, and the next run counts its batches from 0 again. So a writer may
+have a name, which is in the head and in its entries: a batch is published if an entry of the same writer has
+it. One writer follows another; the one before may come back, and goes on behind its own newest batch.
 """
 
 from __future__ import annotations
@@ -47,6 +51,8 @@ class Commit:
     segments: tuple[Segment, ...]
     came_s: float | None = None
     """By when its records had come into the pipeline, where the writer knows."""
+    writer: str | None = None
+    """Whose batch it is, where that can be one of several."""
 
     @property
     def records(self) -> int:
@@ -62,9 +68,11 @@ class Head:
     commits: int = 0
     records: int = 0
     batch: int = -1
-    """The newest batch that was published."""
+    """The newest that its writer has published."""
     came_s: float | None = None
     """Of the newest commit."""
+    writer: str | None = None
+    """Who writes now, or did so last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,41 +84,68 @@ class Position:
 
 
 class SegmentLog:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, writer: str | None = None) -> None:
+        """The name of a writer is needed only where another one comes after it."""
         self.folder = folder
+        self._writer = writer
 
     # Writing
 
     def create(self) -> None:
-        """Make the folders, and finish what a killed writer began: for the writer."""
+        """Make the folders, finish what a killed writer began, and follow it if it was another: for the writer."""
         self.make_folders()
         head = self.head()
         while (commit := self._read_commit(head.commits)) is not None:
             head = _head_after(commit)
-            write_json(self.folder / "head.json", asdict(head))
+            self._write_head(head)
+        if head.writer != self._writer:
+            self._write_head(replace(head, writer=self._writer, batch=self._newest_own_batch()))
 
     def make_folders(self) -> None:
         for name in ("log", "readers"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
 
     def is_published(self, batch: int) -> bool:
-        return batch <= self.head().batch
+        return batch <= self._own_head().batch
 
     def publish(self, batch: int, segments: Iterable[Segment], *, came_s: float | None = None) -> Head:
         """Make a batch part of the stream."""
-        head = self.head()
+        head = self._own_head()
         if batch <= head.batch:
             return head
         filled = tuple(segment for segment in segments if segment.records > 0)
         if filled:
-            commit = Commit(number=head.commits, batch=batch, before=head.records, segments=filled, came_s=came_s)
+            commit = Commit(
+                number=head.commits,
+                batch=batch,
+                before=head.records,
+                segments=filled,
+                came_s=came_s,
+                writer=self._writer,
+            )
             write_json(self._entry(commit.number), asdict(commit))
             crash_point(CrashPoint.IN_THE_PUBLICATION, self.folder.name)
             after = _head_after(commit)
         else:
             after = replace(head, batch=batch)  # nothing was written, so nothing can be published twice
-        write_json(self.folder / "head.json", asdict(after))
+        self._write_head(after)
         return after
+
+    def _own_head(self) -> Head:
+        head = self.head()
+        if head.writer != self._writer:
+            raise ElastreamError(
+                f"{self.folder}: another run, or another sink, has begun to write here; let them run one after "
+                "the other, or give each a folder of its own"
+            )
+        return head
+
+    def _newest_own_batch(self) -> int:
+        """As far as the entries tell: a batch that has none had no records, and may be published again."""
+        return max((commit.batch for commit in self.all_commits() if commit.writer == self._writer), default=-1)
+
+    def _write_head(self, head: Head) -> None:
+        write_json(self.folder / "head.json", asdict(head))
 
     # Reading
 
@@ -240,7 +275,13 @@ class SegmentLog:
 
 
 def _head_after(commit: Commit) -> Head:
-    return Head(commits=commit.number + 1, records=commit.after, batch=commit.batch, came_s=commit.came_s)
+    return Head(
+        commits=commit.number + 1,
+        records=commit.after,
+        batch=commit.batch,
+        came_s=commit.came_s,
+        writer=commit.writer,
+    )
 
 
 def _written_s(path: Path) -> float:
