@@ -84,7 +84,8 @@ class Publisher:
         from confluent_kafka import KafkaException
 
         self.settle()
-        producer = self._producer
+        # until it is done: one that has failed may refuse what comes next, and another settles what became of it
+        producer, self._producer = self._producer, None
         try:
             producer.begin_transaction()
             self._put(producer, topics, sender.encode(), list(records), round(1000 * came_s))
@@ -92,15 +93,10 @@ class Publisher:
                 _send_positions(producer, one)
             _commit(producer)
         except TimeoutError:
-            self._producer = None
             raise Unsettled("a batch is to be published again: nobody has answered") from None
         except KafkaException as error:
-            if not (error.args[0].txn_requires_abort() and _aborted(producer)):
-                self._producer = None  # the next one settles what became of it
             raise Unsettled(f"a batch is to be published again: {error.args[0].str()}") from None
-        except BaseException:  # of whoever makes the records: the transaction is open
-            self._producer = None
-            raise
+        self._producer = producer
 
     def _put(
         self, producer: Any, topics: Iterable[Topic], sender: bytes, records: list[bytes], came_ms: int
@@ -150,16 +146,6 @@ def _commit(producer: Any) -> None:
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline_s:
                 raise
-
-
-def _aborted(producer: Any) -> bool:
-    from confluent_kafka import KafkaException
-
-    try:
-        _in_time(lambda: producer.abort_transaction(_ANSWER_S))
-    except (KafkaException, TimeoutError):
-        return False
-    return True
 
 
 def _in_time(call: Callable[[], Any]) -> Any:
