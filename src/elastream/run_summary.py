@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from elastream.manager.events import TELLING, Event
 from elastream.monitor import Snapshot
-from elastream.web.points import Point, point_of, thinned
+from elastream.web.points import Point, extended, point_of, thinned
 from elastream.web.showing import window_view
 
 _MOST_POINTS = 1000
@@ -35,7 +35,7 @@ class RunSummary:
     def snapshot(self, snapshot: Snapshot) -> None:
         self.first = self.first or snapshot
         self.last = snapshot
-        self.points = thinned([*self.points, point_of(window_view(snapshot))], _MOST_POINTS)
+        self.points = thinned(extended(self.points, point_of(window_view(snapshot))), _MOST_POINTS)
         for name, rates in snapshot.rates.items():
             self.records[name] = self.records.get(name, 0.0) + rates.records_in
 

@@ -61,6 +61,13 @@ def flow(*operators: str, least: int = 1, most: int | None = None) -> Dataflow:
     return Dataflow.of(map(one, operators), chain(*operators))
 
 
+def assert_never_wrong(model: ControlModel) -> None:
+    """In any interleaving of what may happen."""
+    exploration = explore(model, most_worlds=100_000)
+    assert exploration.violation is None
+    assert exploration.complete
+
+
 # The control side as a whole, in every interleaving
 
 
@@ -78,9 +85,7 @@ def test_neighbours_take_turns_and_everybody_gets_one(
     make: MakeLock, plan: Mapping[str, Sequence[May]], newcomers: May, kills: Mapping[str, int]
 ) -> None:
     model = ControlModel(make, flow("a", "b"), plan, newcomers=newcomers, kills=kills)
-    exploration = explore(model, most_worlds=100_000)
-    assert exploration.violation is None
-    assert exploration.complete
+    assert_never_wrong(model)
 
 
 @EVERY_LOCK
@@ -114,9 +119,7 @@ def test_there_are_never_more_instances_than_there_may_be_and_the_keeper_knows_h
     """Three of an operator want a copy at any time, one may leave, and there may be four."""
     plan = {"a": [NOTHING], "b": [D, BOTH, D]}
     model = ControlModel(make, flow("a", "b", most=4), plan, newcomers=NOTHING)
-    exploration = explore(model, most_worlds=100_000)
-    assert exploration.violation is None
-    assert exploration.complete
+    assert_never_wrong(model)
 
 
 @EVERY_LOCK
@@ -124,9 +127,7 @@ def test_there_are_never_fewer_instances_than_there_should_be(make: MakeLock) ->
     """All but the keeper may leave at any time, and two should stay."""
     plan = {"a": [NOTHING], "b": [D, L, L]}
     model = ControlModel(make, flow("a", "b", least=2), plan, newcomers=L)
-    exploration = explore(model, most_worlds=100_000)
-    assert exploration.violation is None
-    assert exploration.complete
+    assert_never_wrong(model)
 
 
 @pytest.mark.parametrize("bound", [{"most": 4}, {"least": 2}])

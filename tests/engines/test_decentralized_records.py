@@ -246,7 +246,10 @@ def test_time_does_not_go_back_where_senders_lag_differently() -> None:
     assert reader.arrived() == {"3": Arrived(records=4, came_s=11.0)}
 
 
-def test_while_a_transaction_is_open_nobody_reads_what_was_read_before(broker: Broker) -> None:
+def test_while_a_transaction_is_open_nobody_reads_what_was_read_before(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(topic_publisher._PRODUCER, "transaction.timeout.ms", 600_000)  # not by itself meanwhile
     topics = f"tests-{uuid.uuid4().hex}"
     topic = records_topic(broker.servers, topics, "b")
     topic.create(patience_s=10.0)
@@ -271,7 +274,9 @@ def test_while_a_transaction_is_open_nobody_reads_what_was_read_before(broker: B
     first.close()
 
     second.start()
-    for pause_s in 4 * [0.02, 0.5]:  # again while it still asks for the last time, and then not
+    # nothing tells that the client has asked the broker: so both soon enough to meet it still asking for the last
+    # time, and late enough for what came of that to show
+    for pause_s in 4 * [0.02, 0.5]:
         second.rewind()
         time.sleep(pause_s)
         assert second.pending() == 0, "what the transaction is about is not settled yet"

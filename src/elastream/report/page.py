@@ -19,10 +19,8 @@ from elastream.report.story import Story, hours_text, summary
 from elastream.report.what_if import Check, Outcome, WhatIf
 from elastream.web.views import ReasonView
 
-_WALL_CLOCK_S = (
-    1e8,
-    2.5e11,
-)  # seconds since 1970; a clock that shows less began with the run, and more are no seconds
+# seconds since 1970: a clock that shows less began with the run, and what shows more shows no seconds
+_WALL_CLOCK_S = (1e8, 2.5e11)
 _OPEN = 12  # decisions whose reasons are shown at once
 _SHOWN_COUNTS = (1, 2, 4, 8, 16, 32)
 
