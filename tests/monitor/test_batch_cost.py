@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from elastream.errors import InvalidInput
-from elastream.monitor.batch_cost import LEAST_BATCHES, Batch, BatchCost, fit
+from elastream.monitor.batch_cost import LEAST_BATCHES, Batch, BatchCost, BatchMemory, fit
 
 LINEAR = BatchCost(
     per_record_s=0.005,
@@ -84,6 +84,21 @@ def test_without_state_and_with_one_number_of_tasks_the_fixed_price_is_that_of_t
     cost = fitted(batches(per_task_s=0.05, tasks=lambda _: 4))
     assert cost.per_task_s == pytest.approx(0.05)
     assert cost.per_record_s == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize("stalled", range(16))
+def test_one_batch_that_stalled_moves_the_prices_but_little(stalled: int) -> None:
+    """With plain least squares a record would cost 1.1 to 2.7 ms, by which batch it is."""
+    found = batches(per_task_s=0.15, per_record_s=0.002, count=16, noise=0.05, tasks=lambda _: 2)
+    found[stalled] = replace(found[stalled], busy_s=found[stalled].busy_s + 2)
+    assert fitted(found).per_record_s == pytest.approx(0.002, rel=0.1)
+
+
+def test_a_price_that_has_changed_is_learned() -> None:
+    memory = BatchMemory()
+    for batch in [*batches(per_record_s=0.001, noise=0.05), *batches(per_record_s=0.002, noise=0.05)]:
+        memory.add(batch)
+    assert fitted(list(memory.batches())).per_record_s == pytest.approx(0.002, rel=0.1)
 
 
 def test_prices_are_never_negative() -> None:

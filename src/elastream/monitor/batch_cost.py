@@ -5,6 +5,7 @@ last batches fit, with non-negative least squares,
 
     busy seconds of a batch = f₀ · tasks + f₁ · state partitions + c · records
 
+where a batch far beside the others (a collection of garbage, a disk that stalled) weighs less the farther it is.
 1/c is the true rate of a slot. With F = f₀·p + f₁·N the fixed busy seconds of a batch, h the driver's time for a
 batch, b the balance (mean task time over the longest) and T the longest batch that the latency target allows, a
 rate λ needs
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elastream.errors import InvalidInput
 from elastream.monitor.reading import check_amount
@@ -187,9 +189,29 @@ def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, flo
     state = np.array(partitions, dtype=float)
     terms = np.column_stack([fixed, state, records])
     scale = np.maximum(np.abs(terms).max(axis=0), 1e-12)  # columns of one size, or the solver sees only records
-    solution, _ = nnls(terms / scale, busy)
+    terms /= scale
+    weights = np.ones_like(busy)
+    for _ in range(_ROUNDS):
+        solution, _ = nnls(terms * np.sqrt(weights)[:, np.newaxis], busy * np.sqrt(weights))
+        before, weights = weights, _weights(np.abs(busy - terms @ solution))
+        if np.allclose(before, weights, rtol=0.001):
+            break
     found = solution / scale
     return float(found[0]), float(found[1]), float(found[2])
+
+
+_ROUNDS = 20
+_FAR = 3.0  # standard deviations, as the middle batch has them
+
+
+def _weights(beside_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Huber's: 1 for a batch that is about where it should be, less the farther it is beside that.
+
+    Plain least squares follow a single batch that stalled, and until many of its size have come: to far too few
+    instances, or far too many. A price that has really changed is learned no later: its batches are soon the many.
+    """
+    far_s = max(_FAR * 1.4826 * float(np.median(beside_s)), _LEAST)
+    return far_s / np.maximum(beside_s, far_s)
 
 
 def _balance(batches: Sequence[Batch]) -> float:
