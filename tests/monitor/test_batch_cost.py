@@ -138,6 +138,26 @@ def test_where_batches_of_any_size_cost_the_same_all_of_the_price_is_the_records
     assert cost.per_task_s == 0
 
 
+any_batches = st.lists(
+    st.builds(
+        Batch,
+        records=st.integers(0, 10**8),
+        busy_s=st.floats(0, 1e5),
+        tasks=st.integers(0, 64),
+        driver_s=st.floats(0, 1e3),
+        balance=st.none() | st.floats(0, 1),
+        state_partitions=st.none() | st.integers(0, 64),
+    ),
+    max_size=40,
+)
+
+
+@given(found=any_batches, state_partitions=st.integers(0, 64))
+def test_whatever_batches_there_were_they_have_a_price_or_none(found: list[Batch], state_partitions: int) -> None:
+    cost = fit(found, state_partitions=state_partitions, longest_batch_s=1.0)
+    assert cost is None or math.isfinite(cost.capacity(4))
+
+
 def test_too_few_batches_tell_nothing() -> None:
     enough = batches(count=LEAST_BATCHES)
     empty = Batch(records=0, busy_s=1.0, tasks=1, driver_s=0.1)
