@@ -215,5 +215,5 @@ def _weights(beside_s: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _balance(batches: Sequence[Batch]) -> float:
-    shares = [batch.balance for batch in batches if batch.balance]
+    shares = [batch.balance for batch in batches if batch.balance is not None and batch.balance >= _LEAST]
     return min(1.0, float(np.median(shares))) if shares else 1.0
