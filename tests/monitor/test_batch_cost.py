@@ -87,11 +87,15 @@ def test_without_state_and_with_one_number_of_tasks_the_fixed_price_is_that_of_t
 
 
 @pytest.mark.parametrize("stalled", range(16))
-def test_one_batch_that_stalled_moves_the_prices_but_little(stalled: int) -> None:
-    """With plain least squares a record would cost 1.1 to 2.7 ms, by which batch it is."""
+@pytest.mark.parametrize(("more", "within"), [(0, 0.1), (1, 0.15)])
+def test_one_or_two_batches_that_stalled_move_the_prices_but_little(
+    stalled: int, more: int, within: float
+) -> None:
+    """With plain least squares a record would cost 0.4 to 2.8 ms, by which batches they are."""
     found = batches(per_task_s=0.15, per_record_s=0.002, count=16, noise=0.05, tasks=lambda _: 2)
-    found[stalled] = replace(found[stalled], busy_s=found[stalled].busy_s + 2)
-    assert fitted(found).per_record_s == pytest.approx(0.002, rel=0.1)
+    for index in {stalled, (stalled + more) % 16}:
+        found[index] = replace(found[index], busy_s=found[index].busy_s + 2)
+    assert fitted(found).per_record_s == pytest.approx(0.002, rel=within)
 
 
 def test_a_price_that_has_changed_is_learned() -> None:

@@ -107,9 +107,8 @@ def test_a_drained_pipeline_has_no_backlog_and_readings_of_every_instance(snapsh
 
 
 def test_the_price_of_a_record_is_learned(snapshots: list[Snapshot]) -> None:
-    """On a machine that is busy with other things: about."""
     cost = snapshots[-1].batch_costs["words"]
-    assert RECORD_MS / 1000 * 0.5 <= cost.per_record_s <= RECORD_MS / 1000 * 3
+    assert RECORD_MS / 1000 * 0.7 <= cost.per_record_s <= RECORD_MS / 1000 * 3
     assert cost.longest_batch_s == LONGEST_BATCH_S
     assert 0 < cost.balance <= 1
 

@@ -201,14 +201,14 @@ def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, flo
 
 
 _ROUNDS = 20
-_FAR = 3.0  # standard deviations, as the middle batch has them
+_FAR = 1.345  # standard deviations, as the middle batch has them: little is lost where no batch stalled
 
 
 def _weights(beside_s: NDArray[np.float64]) -> NDArray[np.float64]:
     """Huber's: 1 for a batch that is about where it should be, less the farther it is beside that.
 
     Plain least squares follow a single batch that stalled, and until many of its size have come: to far too few
-    instances, or far too many. A price that has really changed is learned no later: its batches are soon the many.
+    instances, or far too many. A price that has really changed is still learned: its batches are soon the many.
     """
     far_s = max(_FAR * 1.4826 * float(np.median(beside_s)), _LEAST)
     return far_s / np.maximum(beside_s, far_s)
