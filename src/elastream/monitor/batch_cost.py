@@ -192,7 +192,8 @@ def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, flo
     terms /= scale
     weights = np.ones_like(busy)
     for _ in range(_ROUNDS):
-        solution, _ = nnls(terms * np.sqrt(weights)[:, np.newaxis], busy * np.sqrt(weights))
+        root = np.sqrt(weights)
+        solution = nnls(terms * root[:, np.newaxis], busy * root)[0]
         before, weights = weights, _weights(np.abs(busy - terms @ solution))
         if np.allclose(before, weights, rtol=0.001):
             break
@@ -201,7 +202,8 @@ def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, flo
 
 
 _ROUNDS = 20
-_FAR = 1.345  # standard deviations, as the middle batch has them: little is lost where no batch stalled
+_DEVIATION = 1.4826  # in middle distances, where distances are normal: unlike their squares, not moved by a few
+_FAR = 1.345 * _DEVIATION  # Huber's own choice: little is lost where no batch stalled
 
 
 def _weights(beside_s: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -210,7 +212,7 @@ def _weights(beside_s: NDArray[np.float64]) -> NDArray[np.float64]:
     Plain least squares follow a single batch that stalled, and until many of its size have come: to far too few
     instances, or far too many. A price that has really changed is still learned: its batches are soon the many.
     """
-    far_s = max(_FAR * 1.4826 * float(np.median(beside_s)), _LEAST)
+    far_s = max(_FAR * float(np.median(beside_s)), _LEAST)
     return far_s / np.maximum(beside_s, far_s)
 
 
