@@ -106,9 +106,22 @@ def test_a_drained_pipeline_has_no_backlog_and_readings_of_every_instance(snapsh
     assert all(reading.backlog == 0 for name in ("words", "counts") for reading in last.by_operator[name])
 
 
-def test_the_price_of_a_record_is_learned(snapshots: list[Snapshot]) -> None:
+def test_the_price_of_a_record_is_learned(running: Running, snapshots: list[Snapshot]) -> None:
+    """Sooner or later: a machine that is busy during the few small batches makes a batch look dear and a record
+    cheap, until further ones have come."""
     cost = snapshots[-1].batch_costs["words"]
-    assert RECORD_MS / 1000 * 0.7 <= cost.per_record_s <= RECORD_MS / 1000 * 3
+
+    def is_learned() -> bool:
+        nonlocal cost
+        if RECORD_MS / 1000 * 0.7 <= cost.per_record_s <= RECORD_MS / 1000 * 3:
+            return True
+        for size in (1, ROUNDS):
+            running.put("sentences", [("one two three",)] * (RECORDS * size))
+            running.drain()
+        cost = running.engine.measure().batch_costs["words"]
+        return False
+
+    wait_until(is_learned, lambda: f"about {RECORD_MS} ms a record are found: {cost}")
     assert cost.longest_batch_s == LONGEST_BATCH_S
     assert 0 < cost.balance <= 1
 
