@@ -54,6 +54,8 @@ class OperatorRates:
     """The share of the time that it wanted a core in which it had none."""
     latency_s: float | None
     records_in: float
+    records_late: float | None = None
+    """Dropped because they came behind the watermark."""
 
     @property
     def true_per_instance(self) -> float | None:
@@ -90,6 +92,7 @@ def operator_rates(readings: Sequence[Reading], consumers: Sequence[str]) -> Ope
         wait_core_share=_wait_core_share(readings),
         latency_s=_largest([r.latency_s for r in readings]),
         records_in=fsum(r.records_in for r in readings),
+        records_late=_total([r.records_late for r in readings]),
     )
 
 

@@ -25,6 +25,11 @@ class Reading:
     records_in: float
     records_out: float | Mapping[str, float]
     """To every downstream operator alike, or one count for each."""
+    records_late: float | None = None
+    """Records that came behind the watermark and were dropped, where the engine knows of event time.
+
+    Spark counts where its state operator drops them: in an aggregate, records of one key and task are one by then.
+    """
     backlog: float | None = None
     """Records that waited for this instance when the window ended."""
     overdue: float | None = None
@@ -93,6 +98,7 @@ def check_amount(what: str, value: float) -> None:
 
 
 _MEASURED_BY_SOME = (
+    "records_late",
     "backlog",
     "overdue",
     "wait_in_s",

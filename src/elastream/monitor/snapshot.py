@@ -28,6 +28,9 @@ class Snapshot:
     """When the window ended."""
     gaps: tuple[str, ...] = ()
     """What the engine knows that it failed to measure."""
+    notes: tuple[str, ...] = ()
+    """What whoever runs the pipeline should know, though it spoils no measurement: records that were dropped as
+    late, an idle input that holds a watermark back."""
     batch_costs: Mapping[str, BatchCost] = field(default_factory=dict)
     """For operators that work in micro-batches: what a batch and a record cost."""
     nodes: NodePool | None = None

@@ -68,6 +68,7 @@ class ReadingEntry(Strict):
     useful_s: float
     records_in: float
     records_out: Annotated[Any, BeforeValidator(_records_out)]
+    records_late: float | None = None
     backlog: float | None = None
     overdue: float | None = None
     wait_in_s: float | None = None
@@ -131,6 +132,7 @@ class SnapshotEntry(Strict):
     readings: list[ReadingEntry]
     at_s: float = 0.0
     gaps: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
     batch_costs: dict[str, BatchCostEntry] = Field(default_factory=dict)
     nodes: NodesEntry | None = None
     placement: dict[str, list[str]] = Field(default_factory=dict)
@@ -154,6 +156,7 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
             readings=_readings(entry.readings),
             at_s=entry.at_s,
             gaps=tuple(entry.gaps),
+            notes=tuple(entry.notes),
             batch_costs={name: BatchCost(**cost.model_dump()) for name, cost in entry.batch_costs.items()},
             nodes=None if entry.nodes is None else entry.nodes.pool(),
             placement={name: tuple(nodes) for name, nodes in entry.placement.items()},
@@ -172,6 +175,7 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
         "readings": [_reading_json(reading) for reading in snapshot.readings],
         "at_s": snapshot.at_s,
         **({"gaps": list(snapshot.gaps)} if snapshot.gaps else {}),
+        **({"notes": list(snapshot.notes)} if snapshot.notes else {}),
         **({"batch_costs": costs} if costs else {}),
         **({"nodes": _nodes_json(snapshot.nodes)} if snapshot.nodes is not None else {}),
         **({"placement": {n: list(on) for n, on in snapshot.placement.items()}} if snapshot.placement else {}),

@@ -355,7 +355,7 @@ class SparkEngine:
     def _take_in(self) -> list[str]:
         """Take in the batches that ended since the last time; what was missed, in words."""
         # in this order: of a batch that has ended all stages are known, of one that is about to only some
-        progress = {name: query.query.recentProgress for name, query in self._queries.items()}
+        progress = {name: query.take_progress() for name, query in self._queries.items()}
         try:
             gaps = self._stages.look()
         except (

@@ -39,6 +39,10 @@ class StepMeter:
     _held_back_s: float = 0.0
     _records_in: float = 0.0
     _records_out: float = 0.0
+    _late: float | None = None
+    """Dropped as late; none where nothing in the query could be."""
+    _told: set[tuple[str, int, str]] = field(default_factory=set)
+    """The progress that was looked at before, as far as Spark still has it."""
     _busy_s: float = 0.0
     _core_wait_s: float | None = None
     _cpu_s: float = 0.0
@@ -62,6 +66,7 @@ class StepMeter:
         `core_wait` is what tasks waited for a core for each second that they had one, where that is known.
         """
         latest: tuple[Batch, Work] | None = None
+        self._count_late(progress)
         for entry in progress:
             # also of a batch without input: a watermark that moved on may have let results out
             what = written.pop(int(entry["batchId"]), _NOTHING)
@@ -115,6 +120,8 @@ class StepMeter:
         useful_s, self._busy_s = self._busy_s * share / instances, self._busy_s * (1 - share)
         records_in, self._records_in = self._records_in * share / instances, self._records_in * (1 - share)
         records_out, self._records_out = self._records_out * share / instances, self._records_out * (1 - share)
+        # whole, however long the batch was: a loss is told at once
+        late, self._late = self._late, None if self._late is None else 0.0
         held_s, self._held_back_s = min(window_s, held_back_s - self._held_back_s), held_back_s
         return [
             Reading(
@@ -124,6 +131,7 @@ class StepMeter:
                 useful_s=useful_s,
                 records_in=records_in,
                 records_out=records_out,
+                records_late=None if late is None else late / instances,
                 backlog=backlog / instances,
                 overdue=None if overdue is None else overdue / instances,
                 wait_out_s=held_s,
@@ -159,6 +167,20 @@ class StepMeter:
             return False
         self._newest = batch
         return True
+
+    def _count_late(self, progress: Sequence[Mapping[str, Any]]) -> None:
+        """Also of batches without input, and of those before an action: what is lost is lost.
+
+        A look that finds nothing to do has the number of the batch after it: the time of its trigger differs.
+        """
+        known, self._told = self._told, set()
+        for entry in progress:
+            key = (str(entry["runId"]), int(entry["batchId"]), str(entry.get("timestamp")))
+            self._told.add(key)
+            operators = entry.get("stateOperators") or ()
+            if operators and key not in known:
+                dropped = sum(int(one.get("numRowsDroppedByWatermark", 0)) for one in operators)
+                self._late = (self._late or 0.0) + dropped
 
     def _useful_s(self, work: Work, core_wait: float | None) -> float:
         """The useful time of a batch: without what its tasks waited for a core."""

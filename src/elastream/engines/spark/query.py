@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from elastream.engines.spark.batch_size import FullBatch, at_most, next_size, to_compare
@@ -76,6 +77,8 @@ class StepQuery:
         self.failures = 0
         """In a row, without a batch between them."""
         self._query: StreamingQuery | None = None
+        self._ended_progress: list[StreamingQueryProgress] = []
+        """Of queries that another one has followed, until someone takes it."""
         self._stopping = threading.Event()
         self._batch_ended: int | None = None
         self._batch_running = threading.Event()
@@ -94,6 +97,11 @@ class StepQuery:
         if self._query is None:
             raise ElastreamError(f"{self.step.name!r} is not running")
         return self._query
+
+    def take_progress(self) -> list[StreamingQueryProgress]:
+        """What Spark tells of recent batches, those before a restart included."""
+        ended, self._ended_progress = self._ended_progress, []
+        return [*ended, *self.query.recentProgress]
 
     @property
     def parallelism(self) -> int:
@@ -142,6 +150,8 @@ class StepQuery:
         with _starting:
             if self.step.state_partitions is not None:
                 self._spark.conf.set("spark.sql.shuffle.partitions", str(self.state_partitions))
+            if self._query is not None:
+                self._ended_progress += self._query.recentProgress
             self._query = writer.start()
 
     def _settle_state(self) -> None:
@@ -244,7 +254,6 @@ class StepQuery:
         self._full_before = None  # with other instances it took another time
         if self.step.state_partitions is not None:
             self.stop()
-            self.written.clear()  # its progress ends with the query, and nobody asks for what was before an action
             crash_point(CrashPoint.RESCALE_STOPPED, self.step.name)
             self.start()
             crash_point(CrashPoint.RESCALE_STARTED, self.step.name)
