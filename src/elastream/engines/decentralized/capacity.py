@@ -23,7 +23,7 @@ from elastream.engines.decentralized.folders import InstanceFolder, RunFolder
 from elastream.engines.decentralized.inbox import Inbox
 from elastream.engines.decentralized.settings import RunSettings, first_address
 from elastream.engines.spark.channels.files import FileChannel
-from elastream.engines.spark.engine import result_of
+from elastream.engines.spark.frames import result_of
 from elastream.engines.spark.pipeline import Kind
 from elastream.engines.spark.run import PipelineFile
 from elastream.errors import ElastreamError, InvalidInput, nearest

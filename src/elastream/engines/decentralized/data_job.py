@@ -27,7 +27,7 @@ from elastream.engines.decentralized.settings import RunSettings
 from elastream.engines.decentralized.topic_records import TopicRecords
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
-from elastream.engines.spark.engine import check_frame, result_of
+from elastream.engines.spark.frames import check_frame, result_of
 from elastream.engines.spark.identity import identity_of
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step

@@ -23,9 +23,17 @@ from elastream.engines.spark.channels.control import Control, read_control, writ
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.core_waits import CoreWaits
+from elastream.engines.spark.event_time import (
+    EventTimes,
+    carried_delays,
+    event_time_of,
+    with_watermarks,
+    without_marks,
+)
 from elastream.engines.spark.executor_readings import alone_with, if_told
 from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions
+from elastream.engines.spark.frames import check_frame, result_of
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.on_nodes import OnWorkers
@@ -44,15 +52,6 @@ from elastream.monitor.batch_cost import BatchCost
 from elastream.nodes.places import NoNodeLeftError
 
 _MOST_FAILURES = 4  # of a query in a row; after as many the run ends
-_STATEFUL = (
-    "Aggregate",
-    "Deduplicate",
-    "Distinct",
-    "FlatMapGroups",
-    "GlobalLimit",
-    "Join",
-    "TransformWithState",
-)
 
 
 class PipelineFailed(Exception):  # noqa: N818 - not an ElastreamError: nothing but ending the run helps
@@ -96,6 +95,10 @@ class SparkEngine:
         self._channel_bound = channel_bound
         self._say = say
         self._schemas: dict[str, StructType] = {}
+        self._carried: dict[str, Mapping[str, int]] = {}
+        """Watermarks that hold for the readers of a step: the delay in milliseconds, by column."""
+        self._frames: dict[str, DataFrame] = {}
+        self._event_time = EventTimes()
         self._queries: dict[str, StepQuery] = {}
         self._meters = {step.name: StepMeter(step.name, batch_interval_s) for step in pipeline.steps}
         self._costs: dict[str, BatchCost] = {}
@@ -125,7 +128,10 @@ class SparkEngine:
             self._jvm_lock.take()
             self._workspace.channels.check(self._spark)
             for name in self._graph.order:
-                self._prepare(self._pipeline[name], plan.get(name, 1))
+                self._declare(self._pipeline[name], plan.get(name, 1))
+            self._event_time = self._event_times()
+            for name in self._graph.order:
+                self._prepare(self._pipeline[name])
             self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
             self._allocation.choose(self.plan(), {})
             self.shortage = self._allocation.begin(self._slots({}))
@@ -256,34 +262,56 @@ class SparkEngine:
 
     # Building the queries
 
-    def _prepare(self, step: Step, parallelism: int) -> None:
+    def _declare(self, step: Step, parallelism: int) -> None:
+        """Find out what a step puts out, and make its channel ready."""
         self._take_up(step, parallelism)
-        output = self._output(step)
         if step.kind is Kind.FEED:
             self._workspace.channel(step.name).log.make_folders()
             schema = StructType.fromDDL(step.schema or "")
             assert isinstance(schema, StructType)
             self._schemas[step.name] = schema
             return
+        output = self._output(step)
         if output is not None:
             output.create()
-        build = self._builder(step)
-        frame = build()
+        frame = self._build(step)
         check_frame(step, frame)
+        self._frames[step.name] = frame
         if step.kind is not Kind.SINK:
-            self._schemas[step.name] = frame.schema
+            self._schemas[step.name] = without_marks(frame.schema)
+            self._carried[step.name] = carried_delays(frame, output_mode=step.output_mode)
+
+    def _event_times(self) -> EventTimes:
+        folders = {str(self._workspace.channel(step.name).log.folder): step.name for step in self._pipeline.steps}
+        reads = {name: self._pipeline[name].reads for name in self._graph.order}
+        found = EventTimes.of({n: event_time_of(frame, folders) for n, frame in self._frames.items()}, reads)
+        for text in found.warnings():
+            self._say(text)
+        self._frames.clear()
+        return found
+
+    def _prepare(self, step: Step) -> None:
+        if step.kind is Kind.FEED:
+            return
         self._queries[step.name] = StepQuery(
             self._spark,
             step,
             self._workspace,
-            build=build,
-            output=output,
+            build=lambda: self._build(step),
+            output=self._output(step),
+            cut_by=self._cut_by(step),
             readers=self._pipeline.readers(step.name),
             batch_interval_s=self._batch_interval_s,
             longest_batch_s=self._longest_batch_s,
             channel_bound=self._channel_bound,
             say=self._say,
         )
+
+    def _cut_by(self, step: Step) -> str | None:
+        """Only what a source brings may be far more than a batch should hold."""
+        if step.kind is not Kind.SOURCE:
+            return None
+        return self._event_time.column_to_cut_by(step.name, self._schemas[step.name])
 
     def _take_up(self, step: Step, parallelism: int) -> None:
         """Go on with the parallelism and the state partitions that it had, if the pipeline still allows them."""
@@ -317,23 +345,23 @@ class SparkEngine:
             return FileChannel(step.folder, writer=self._workspace.writer(step.name))
         return self._workspace.channel(step.name) if self._pipeline.readers(step.name) else None
 
-    def _builder(self, step: Step) -> Callable[[], DataFrame]:
-        def build() -> DataFrame:
-            if step.kind is Kind.SOURCE:
-                assert step.function is not None
-                return result_of(step, step.function(self._spark))
-            inputs = [self._read(name, step.name) for name in step.reads]
-            if step.kind is Kind.SINK:
-                return inputs[0]
-            assert step.function is not None
-            return result_of(step, step.function(*inputs))
-
-        return build
+    def _build(self, step: Step) -> DataFrame:
+        if step.kind is Kind.SINK:
+            return self._read(step.reads[0], step.name)
+        assert step.function is not None
+        if step.kind is Kind.SOURCE:
+            return result_of(step, step.function(self._spark))
+        inputs = [with_watermarks(self._read(n, step.name), self._carried.get(n, {})) for n in step.reads]
+        return result_of(step, step.function(*inputs))
 
     def _read(self, producer: str, reader: str) -> DataFrame:
-        channel = self._workspace.channel(producer)
-        control = self._workspace.control(reader)
-        return channel.stream(self._spark, self._schemas[producer], reader=reader, control=control)
+        return self._workspace.channel(producer).stream(
+            self._spark,
+            self._schemas[producer],
+            reader=reader,
+            control=self._workspace.control(reader),
+            at_cuts=self._event_time.follows(reader, producer),
+        )
 
     # Measuring
 
@@ -442,45 +470,6 @@ def _core_waits(spark: SparkSession) -> CoreWaits | None:
         return None
     jvm: Any = spark.sparkContext._jvm
     return CoreWaits(int(jvm.java.lang.ProcessHandle.current().pid()))
-
-
-def result_of(step: Step, found: object) -> DataFrame:
-    # not isinstance(found, DataFrame): Spark Connect and classic have classes of their own
-    if not hasattr(found, "isStreaming"):
-        raise InvalidInput(f"{step.name!r} must return a DataFrame, found {type(found).__name__}")
-    return found  # type: ignore[return-value]
-
-
-def check_frame(step: Step, frame: DataFrame) -> None:
-    if not frame.isStreaming:
-        raise InvalidInput(f"{step.name!r} must return a streaming DataFrame, found one that is not")
-    if step.kind is not Kind.OPERATOR:
-        return
-    keeping = _keeping_state(frame._jdf.queryExecution().analyzed())
-    if len(keeping) > 1:
-        raise InvalidInput(
-            f"{step.name!r} keeps state in {len(keeping)} places ({', '.join(keeping)}): only the last would "
-            "follow its parallelism; make an operator of each"
-        )
-    if keeping and step.state_partitions is None:
-        raise InvalidInput(
-            f"{step.name!r} keeps state ({keeping[0]}): declare its state_partitions, for example 12"
-        )
-    if not keeping and step.state_partitions is not None:
-        raise InvalidInput(f"{step.name!r} has state_partitions, but keeps no state")
-
-
-def _keeping_state(node: Any) -> list[str]:
-    """The names of the nodes of a logical plan, of the JVM, that keep state.
-
-    An aggregate of a table keeps none, nor does a join of a stream with one.
-    """
-    children = [node.children().apply(index) for index in range(node.children().size())]
-    found = [name for child in children for name in _keeping_state(child)]
-    name, streaming = node.nodeName(), [child.isStreaming() for child in children]
-    if name.startswith(_STATEFUL) and (all(streaming) if name == "Join" else any(streaming)):
-        found.append(name)
-    return found
 
 
 def _start(query: StepQuery) -> None:

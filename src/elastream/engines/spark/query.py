@@ -56,6 +56,7 @@ class StepQuery:
         *,
         build: Callable[[], DataFrame],
         output: Channel | None,
+        cut_by: str | None,
         readers: tuple[str, ...],
         batch_interval_s: float,
         longest_batch_s: float,
@@ -69,6 +70,7 @@ class StepQuery:
         self._workspace = workspace
         self._build = build
         self._output = output
+        self._cut_by = cut_by
         self._readers = readers
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = longest_batch_s
@@ -296,7 +298,7 @@ class StepQuery:
         if output.log.is_published(batch):
             _run(frame)  # its state has still to be brought up to date
             return 0
-        records = output.write(frame, batch)
+        records = output.write(frame, batch, event_time=self._cut_by)
         crash_point(CrashPoint.AFTER_THE_PUBLICATION, self.step.name)
         return records
 
@@ -305,7 +307,9 @@ class StepQuery:
         most = read_control(self._workspace.control(self.step.name)).most_records
         if not any(self._workspace.channel(read).log.pending(self.step.name) >= most for read in self.step.reads):
             return
-        full = FullBatch(records=most, took_s=took_s)
+        # not the most that it might have held: one that follows event time ends where that allows it
+        held = max(self._workspace.channel(read).log.in_batch(self.step.name) for read in self.step.reads)
+        full = FullBatch(records=max(1, held), took_s=took_s)
         size = next_size(full, self._full_before, longest_s=self._longest_batch_s)
         self._full_before = to_compare(full, self._full_before)
         if size != most:

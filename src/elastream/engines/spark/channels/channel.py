@@ -23,16 +23,24 @@ class Channel(Protocol):
         """Make it ready to be written, and clear away what a killed writer left behind: for the writer."""
         ...
 
-    def write(self, frame: DataFrame, batch: int) -> int:
-        """Put a batch into the stream, all of it and once; how many records it has."""
+    def write(self, frame: DataFrame, batch: int, *, event_time: str | None = None) -> int:
+        """Put a batch into the stream, all of it and once; how many records it has.
+
+        `event_time` is the column by which it may be cut for readers that follow it, where the channel can.
+        """
         ...
 
     def append(self, records: pa.Table) -> None:
         """Put a batch of records into the stream without Spark: for a process that writes a feed."""
         ...
 
-    def stream(self, spark: SparkSession, schema: StructType, *, reader: str, control: Path) -> DataFrame:
-        """What is in the stream, for a query of its own positions; its parallelism is that of the control."""
+    def stream(
+        self, spark: SparkSession, schema: StructType, *, reader: str, control: Path, at_cuts: bool = False
+    ) -> DataFrame:
+        """What is in the stream, for a query of its own positions; its parallelism is that of the control.
+
+        A query that follows event time stops at cuts only (`engines/spark/event_time.py`).
+        """
         ...
 
     def tables(self) -> Iterator[pa.Table]:

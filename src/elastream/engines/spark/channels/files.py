@@ -18,6 +18,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from elastream.engines.spark.channels.cuts import (
+    LEAST_TO_CUT,
+    MOST_RECORDS_OF_A_FILE,
+    Parts,
+    TimedFile,
+    in_order,
+    in_parts,
+    read_event_times,
+)
 from elastream.engines.spark.channels.files_source import FORMAT
 from elastream.engines.spark.channels.segments import Commit, Position, Segment, SegmentLog
 from elastream.engines.spark.channels.source import read_stream
@@ -38,12 +47,16 @@ class FileChannel:
             if folder.name not in named:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def write(self, frame: DataFrame, batch: int) -> int:
+    def write(self, frame: DataFrame, batch: int, *, event_time: str | None = None) -> int:
         folder = self._new_attempt(batch)
-        frame.write.parquet(str(folder))
-        segments = [self._segment(path) for path in sorted(folder.glob("*.parquet"))]
+        if event_time is None:
+            frame.write.parquet(str(folder))
+        else:
+            ordered = in_order(frame, event_time)
+            ordered.write.option("maxRecordsPerFile", MOST_RECORDS_OF_A_FILE).parquet(str(folder))
+        parts = self._parts(sorted(folder.glob("*.parquet")), event_time)
         crash_point(CrashPoint.AFTER_THE_TASKS, self.log.folder.name)
-        return self._publish(batch, folder, segments)
+        return self._publish(batch, folder, parts)
 
     def append(self, records: pa.Table, *, batch: int | None = None, came_s: float | None = None) -> None:
         """With a number of its own a batch is put in once, however often it is given."""
@@ -55,10 +68,13 @@ class FileChannel:
         folder.mkdir(parents=True)
         path = folder / "records.parquet"
         pq.write_table(records, path)
-        self._publish(batch, folder, [self._segment(path)], came_s=came_s)
+        self._publish(batch, folder, self._parts([path], None), came_s=came_s)
 
-    def stream(self, spark: SparkSession, schema: StructType, *, reader: str, control: Path) -> DataFrame:
-        return read_stream(spark, FORMAT, self.log.folder, schema, reader=reader, control=control)
+    def stream(
+        self, spark: SparkSession, schema: StructType, *, reader: str, control: Path, at_cuts: bool = False
+    ) -> DataFrame:
+        folder = self.log.folder
+        return read_stream(spark, FORMAT, folder, schema, reader=reader, control=control, at_cuts=at_cuts)
 
     def tables(self) -> Iterator[pa.Table]:
         for commit in self.log.commits(Position(), self.log.position(Position())):
@@ -71,12 +87,24 @@ class FileChannel:
     def _new_attempt(self, batch: int) -> Path:
         return self._segments / f"b{batch}-{uuid.uuid4().hex[:8]}"
 
-    def _segment(self, path: Path) -> Segment:
-        return Segment(path=str(path.relative_to(self.log.folder)), records=pq.read_metadata(path).num_rows)
+    def _parts(self, paths: Sequence[Path], event_time: str | None) -> Parts:
+        """What was written, in parts where its event time allows it and there is enough of it."""
+        whole = tuple(
+            Segment(path=str(path.relative_to(self.log.folder)), records=pq.read_metadata(path).num_rows)
+            for path in paths
+        )
+        if event_time is None or sum(segment.records for segment in whole) < LEAST_TO_CUT:
+            return Parts(segments=whole)
+        return in_parts(
+            [
+                TimedFile(path=segment.path, times=read_event_times(self.log.folder / segment.path, event_time))
+                for segment in whole
+            ]
+        )
 
-    def _publish(self, batch: int, folder: Path, segments: list[Segment], *, came_s: float | None = None) -> int:
-        self.log.publish(batch, segments, came_s=came_s)
-        records = sum(segment.records for segment in segments)
+    def _publish(self, batch: int, folder: Path, parts: Parts, *, came_s: float | None = None) -> int:
+        self.log.publish(batch, parts.segments, came_s=came_s, cuts=parts.cuts)
+        records = sum(segment.records for segment in parts.segments)
         if records == 0:
             shutil.rmtree(folder, ignore_errors=True)
         return records

@@ -67,7 +67,8 @@ class KafkaChannel:
         self.topic.create()
         self.log.create()
 
-    def write(self, frame: DataFrame, batch: int) -> int:
+    def write(self, frame: DataFrame, batch: int, *, event_time: str | None = None) -> int:
+        """A commit has no cuts: several tasks write to a partition, so it is in no order."""
         for _ in range(_MOST_ATTEMPTS):
             before = self.topic.ends()
             count = self._send_frame(frame)
@@ -89,10 +90,13 @@ class KafkaChannel:
                 return
         raise ElastreamError(self._disturbed())
 
-    def stream(self, spark: SparkSession, schema: StructType, *, reader: str, control: Path) -> DataFrame:
+    def stream(
+        self, spark: SparkSession, schema: StructType, *, reader: str, control: Path, at_cuts: bool = False
+    ) -> DataFrame:
         check_schema(schema, self.log.folder.name)
         where = {"servers": self.topic.servers, "topic": self.topic.name}
-        return read_stream(spark, FORMAT, self.log.folder, schema, reader=reader, control=control, **where)
+        folder = self.log.folder
+        return read_stream(spark, FORMAT, folder, schema, reader=reader, control=control, at_cuts=at_cuts, **where)
 
     def tables(self) -> Iterator[pa.Table]:
         """As JSON says it: what the types were is known where the channel is read as a stream."""

@@ -8,7 +8,8 @@ Where the records themselves lie is the affair of a channel: in files beside the
 log entry is the truth. A batch is published by renaming its entry into place: before that nothing of it is in
 the stream, after it all of it. A batch that is published a second time (its writer died before it could note that
 it was done) changes nothing. A position in the stream is a number of records, so what a reader has still to do is
-exact, and a batch may begin and end in the middle of a commit. Commits that every reader is done with are deleted.
+exact, and a batch may begin and end in the middle of a commit; that of a reader that follows event time ends
+with a commit or at one of its cuts (`cuts.py`). Commits that every reader is done with are deleted.
 
 One writer, in one process; any number of readers. Kills are survived at every point; a power cut as far as the
 file system survives it, like Spark's own checkpoints on a local disk.
@@ -53,6 +54,8 @@ class Commit:
     """By when its records had come into the pipeline, where the writer knows."""
     writer: str | None = None
     """Whose batch it is, where that can be one of several."""
+    cuts: tuple[int, ...] = ()
+    """Where within it whoever follows event time may stop: so many of its records."""
 
     @property
     def records(self) -> int:
@@ -61,6 +64,12 @@ class Commit:
     @property
     def after(self) -> int:
         return self.before + self.records
+
+    @property
+    def stops(self) -> Iterator[int]:
+        """Where a reader that follows event time may stop, by the number of records in the stream before it."""
+        yield from (self.before + cut for cut in self.cuts)
+        yield self.after
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +117,14 @@ class SegmentLog:
     def is_published(self, batch: int) -> bool:
         return batch <= self._own_head().batch
 
-    def publish(self, batch: int, segments: Iterable[Segment], *, came_s: float | None = None) -> Head:
+    def publish(
+        self,
+        batch: int,
+        segments: Iterable[Segment],
+        *,
+        came_s: float | None = None,
+        cuts: Sequence[int] = (),
+    ) -> Head:
         """Make a batch part of the stream."""
         head = self._own_head()
         if batch <= head.batch:
@@ -122,6 +138,7 @@ class SegmentLog:
                 segments=filled,
                 came_s=came_s,
                 writer=self._writer,
+                cuts=tuple(cuts),
             )
             write_json(self._entry(commit.number), asdict(commit))
             crash_point(CrashPoint.IN_THE_PUBLICATION, self.folder.name)
@@ -171,15 +188,26 @@ class SegmentLog:
                 "read them"
             )
 
-    def position(self, start: Position, *, most_records: int | None = None) -> Position:
-        """The end of the stream, or of its first so many records after start."""
+    def position(self, start: Position, *, most_records: int | None = None, at_cuts: bool = False) -> Position:
+        """The end of the stream, or of its first so many records after start.
+
+        At cuts, it is the last end of a commit, or cut within one, before that; the next one where there is none.
+        """
         head = self.head()
-        if most_records is None or head.records - start.record <= most_records:
-            return Position(record=head.records, commit=head.commits)
-        record = start.record + most_records
-        for commit in self.commits(start, Position(record=head.records, commit=head.commits)):
-            if commit.after >= record:
+        end = Position(record=head.records, commit=head.commits)
+        if most_records is None or end.record - start.record <= most_records:
+            return end
+        record, found = start.record + most_records, start
+        for commit in self.commits(start, end):
+            if not at_cuts and commit.after >= record:
                 return Position(record=record, commit=commit.number + 1)
+            for stop in commit.stops if at_cuts else ():
+                if found.record > start.record and stop > record:
+                    return found
+                if stop > start.record:
+                    found = Position(record=stop, commit=commit.number + 1)
+        if at_cuts:
+            return found
         raise AssertionError("the head counts more records than the commits hold")
 
     def acknowledge(self, reader: str, position: Position, *, taken: int | None = None) -> None:
@@ -200,6 +228,11 @@ class SegmentLog:
             return Position(), 0
         taken = found.pop("taken", found["record"])
         return Position(**found), int(taken)
+
+    def in_batch(self, reader: str) -> int:
+        """Records of the batch that the reader is at."""
+        done, taken = self._progress(reader)
+        return taken - done.record
 
     def pending(self, reader: str) -> int:
         """Records that the reader has still to do."""
@@ -271,7 +304,7 @@ class SegmentLog:
         if found is None:
             return None
         segments = tuple(Segment(**segment) for segment in found.pop("segments"))
-        return Commit(segments=segments, **found)
+        return Commit(segments=segments, cuts=tuple(found.pop("cuts", ())), **found)
 
 
 def _head_after(commit: Commit) -> Head:

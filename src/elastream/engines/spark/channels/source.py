@@ -30,12 +30,14 @@ class Split(InputPartition):
 
 
 class ChannelReader(DataSourceStreamReader):
-    """Options: `path` (the folder of the channel), `reader` (whose positions are kept), `control` (a file)."""
+    """Options: `path` (the folder of the channel), `reader` (whose positions are kept), `control` (a file),
+    `at_cuts` (`true` for a reader that follows event time)."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._log = SegmentLog(Path(options["path"]))
         self._reader = options["reader"]
         self._control = Path(options["control"])
+        self._at_cuts = options.get("at_cuts") == "true"
         self._schema = schema
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -51,7 +53,7 @@ class ChannelReader(DataSourceStreamReader):
         begin = Position(**start)
         all_of_it = isinstance(limit, ReadAllAvailable)
         most_records = None if all_of_it else read_control(self._control).most_records
-        end = self._log.position(begin, most_records=most_records)
+        end = self._log.position(begin, most_records=most_records, at_cuts=self._at_cuts)
         self._log.acknowledge(self._reader, begin, taken=end.record)
         return asdict(end)
 
@@ -83,11 +85,12 @@ def read_stream(
     *,
     reader: str,
     control: Path,
+    at_cuts: bool,
     **options: str,
 ) -> DataFrame:
     return (
         spark.readStream.format(kind)
         .schema(schema)
-        .options(path=str(folder), reader=reader, control=str(control), **options)
+        .options(path=str(folder), reader=reader, control=str(control), at_cuts=str(at_cuts).lower(), **options)
         .load()
     )

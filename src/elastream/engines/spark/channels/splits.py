@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastream.engines.spark.channels.segments import Commit, Position
 
@@ -39,4 +39,18 @@ def splits(commits: Iterable[Commit], start: Position, end: Position, parallelis
                     break
                 part += 1
             at = segment_end
+    return [_joined(slices) for slices in found]
+
+
+def _joined(slices: list[Slice]) -> list[Slice]:
+    """What follows each other in a file as one slice: the parts of a commit that was cut are read in one go."""
+    found: list[Slice] = []
+    newest: dict[str, int] = {}
+    for one in slices:
+        at = newest.get(one.path)
+        if at is not None and found[at].last == one.first:
+            found[at] = replace(found[at], last=one.last)
+        else:
+            newest[one.path] = len(found)
+            found.append(one)
     return found

@@ -1,0 +1,35 @@
+"""What the function of a step gave: checked before anything is run."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from elastream.engines.spark.logical_plan import stateful_nodes
+from elastream.engines.spark.pipeline import Kind, Step
+from elastream.errors import InvalidInput
+
+
+def result_of(step: Step, found: object) -> DataFrame:
+    # not isinstance(found, DataFrame): Spark Connect and classic have classes of their own
+    if not hasattr(found, "isStreaming"):
+        raise InvalidInput(f"{step.name!r} must return a DataFrame, found {type(found).__name__}")
+    return found  # type: ignore[return-value]
+
+
+def check_frame(step: Step, frame: DataFrame) -> None:
+    if not frame.isStreaming:
+        raise InvalidInput(f"{step.name!r} must return a streaming DataFrame, found one that is not")
+    if step.kind is not Kind.OPERATOR:
+        return
+    keeping = stateful_nodes(frame._jdf.queryExecution().analyzed())
+    if len(keeping) > 1:
+        raise InvalidInput(
+            f"{step.name!r} keeps state in {len(keeping)} places ({', '.join(keeping)}): only the last would "
+            "follow its parallelism; make an operator of each"
+        )
+    if keeping and step.state_partitions is None:
+        raise InvalidInput(
+            f"{step.name!r} keeps state ({keeping[0]}): declare its state_partitions, for example 12"
+        )
+    if not keeping and step.state_partitions is not None:
+        raise InvalidInput(f"{step.name!r} has state_partitions, but keeps no state")

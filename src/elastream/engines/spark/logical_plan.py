@@ -1,0 +1,64 @@
+"""Looking at a logical plan of Spark's, which lives in the JVM: the few questions that are asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_STATEFUL = (
+    "Aggregate",
+    "Deduplicate",
+    "Distinct",
+    "FlatMapGroups",
+    "GlobalLimit",
+    "Join",
+    "TransformWithState",
+)
+_CHANNEL = "StreamingRelationV2"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attribute:
+    """A column of a plan: its id stays the same for as long as its values do."""
+
+    id: int
+    name: str
+
+
+def nodes_of(plan: Any) -> Iterator[Any]:
+    """All nodes, those below before those above."""
+    for child in _each(plan.children()):
+        yield from nodes_of(child)
+    yield plan
+
+
+def output_of(plan: Any) -> list[Attribute]:
+    return [Attribute(id=int(one.exprId().id()), name=str(one.name())) for one in _each(plan.output())]
+
+
+def relations_of(plan: Any) -> Iterator[tuple[str, list[Attribute]]]:
+    """What is read from folders as streams: the `path` of each, and its columns."""
+    for node in nodes_of(plan):
+        if node.nodeName() == _CHANNEL:
+            path = node.extraOptions().get("path")
+            if path is not None:
+                yield str(path), output_of(node)
+
+
+def stateful_nodes(plan: Any) -> list[str]:
+    """The names of the nodes that keep state.
+
+    An aggregate of a table keeps none, nor does a join of a stream with one.
+    """
+    found = []
+    for node in nodes_of(plan):
+        name, streaming = str(node.nodeName()), [child.isStreaming() for child in _each(node.children())]
+        if name.startswith(_STATEFUL) and (all(streaming) if name == "Join" else any(streaming)):
+            found.append(name)
+    return found
+
+
+def _each(sequence: Any) -> list[Any]:
+    """Of a sequence of Scala's."""
+    return [sequence.apply(index) for index in range(sequence.size())]
