@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import StructType
@@ -33,7 +34,7 @@ from elastream.engines.spark.event_time import (
 from elastream.engines.spark.executor_readings import alone_with, if_told
 from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions
-from elastream.engines.spark.frames import check_frame, result_of
+from elastream.engines.spark.frames import check_frame, frame_of, refused_by_spark
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.on_nodes import OnWorkers
@@ -353,10 +354,9 @@ class SparkEngine:
     def _build(self, step: Step) -> DataFrame:
         if step.kind is Kind.SINK:
             return self._read(step.reads[0], step.name)
-        assert step.function is not None
         if step.kind is Kind.SOURCE:
-            return result_of(step, step.function(self._spark))
-        return result_of(step, step.function(*(self._input(name, step.name) for name in step.reads)))
+            return frame_of(step, self._spark)
+        return frame_of(step, *(self._input(name, step.name) for name in step.reads))
 
     def _input(self, producer: str, reader: str) -> DataFrame:
         """With the watermarks that a single query would have on it."""
@@ -496,6 +496,8 @@ def _start(query: StepQuery) -> None:
     """As the first thing of a run: the state then has the partitions that the pipeline declares."""
     try:
         query.start()
+    except AnalysisException as error:
+        raise refused_by_spark(query.step, error) from error
     except Refused as error:
         if (
             query.state_partitions != query.step.state_partitions

@@ -71,6 +71,10 @@ class StepEventTime:
     """Inputs that share a watermark which cannot be traced to a column of each."""
 
 
+def has_watermark(frame: DataFrame) -> bool:
+    return any(node.nodeName() == _WATERMARK for node in nodes_of(frame._jdf.queryExecution().analyzed()))
+
+
 def event_time_of(frame: DataFrame, inputs: Mapping[str, str]) -> StepEventTime:
     """`inputs` are the names of the channels by the folder that is read."""
     plan: Any = frame._jdf.queryExecution().analyzed()

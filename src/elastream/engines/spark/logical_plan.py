@@ -60,11 +60,22 @@ def origins_of(plan: Any, attribute: int) -> list[tuple[str, str]]:
     if plan.nodeName() == _CHANNEL:
         path = plan.extraOptions().get("path")
         return [] if path is None else [(str(path), output_of(plan)[ids.index(attribute)].name)]
+    wanted = _before_renaming(plan, attribute)
     found: list[tuple[str, str]] = []
     for child in _each(plan.children()):
-        wanted = output_of(child)[ids.index(attribute)].id if plan.nodeName() == "Union" else attribute
-        found += origins_of(child, wanted)
+        of_child = output_of(child)[ids.index(attribute)].id if plan.nodeName() == "Union" else wanted
+        found += origins_of(child, of_child)
     return found
+
+
+def _before_renaming(plan: Any, attribute: int) -> int:
+    """A column with another name is an alias with an id of its own."""
+    for one in _each(plan.projectList()) if plan.nodeName() == "Project" else ():
+        if int(one.exprId().id()) == attribute and one.getClass().getSimpleName() == "Alias":
+            child = one.child()
+            if child.getClass().getSimpleName() == "AttributeReference":
+                return int(child.exprId().id())
+    return attribute
 
 
 def relations_of(plan: Any) -> Iterator[tuple[str, list[Attribute]]]:

@@ -40,16 +40,16 @@ class WatermarkWatch:
         self._brought = dict(brought)
 
     def notes(self, *, clock_s: float, now_s: float) -> list[str]:
-        """`clock_s` is the time of day, in seconds since 1970. The same note has the same words in every window."""
+        """`clock_s` is the time of day, in seconds since 1970. A note that stays has the same words every time."""
         return [*self._ahead(clock_s), *self._held_back(clock_s, now_s)]
 
     def _ahead(self, clock_s: float) -> list[str]:
         if self._watermark_s - clock_s <= _AHEAD_S:
             return []
         return [
-            f"{self.name}: its watermark stands at {_moment(self._watermark_s)}, ahead of this machine's clock, and "
-            "whatever is earlier is dropped as late. Most likely an event time was wrong: filter such records out "
-            "before the watermark is declared, and begin anew"
+            f"{self.name}: its watermark stands at {_moment(self._watermark_s)}, ahead of this machine's clock, "
+            "and whatever is earlier is dropped as late. Most likely an event time was wrong: filter such records "
+            "out before the watermark is declared, and begin anew"
         ]
 
     def _held_back(self, clock_s: float, now_s: float) -> list[str]:
