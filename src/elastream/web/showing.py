@@ -11,6 +11,7 @@ from typing import Any
 from elastream.dataflow import Dataflow
 from elastream.manager.decision import Decision
 from elastream.manager.events import (
+    Accounted,
     Acted,
     Decided,
     Event,
@@ -243,6 +244,8 @@ def event_text(event: Event) -> str:
             return f"{before} → {after}: {why}"
         case Renewed(what=what) | Trouble(what=what) | Steered(what=what):
             return what
+        case Accounted(accounts=accounts):
+            return "; ".join((*(accounts.differences or ("every record is accounted for",)), *accounts.warnings))
 
 
 def option_views(options: object) -> tuple[views.OptionView, ...]:
