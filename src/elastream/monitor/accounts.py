@@ -113,8 +113,7 @@ def _off(missing: int) -> str:
 def _warnings(accounts: Accounts) -> Iterator[str]:
     for step in accounts.steps:
         if step.late_now > 0:
-            before = f" (and {step.late_before:,} in earlier runs)" if step.late_before else ""
-            yield f"{step.operator} dropped at least {_records(step.late_now)} as late{before}: {WHAT_TO_DO}"
+            yield late_text(step.operator, step.late_now, step.late_before)
         uncounted = step.uncounted_batches - step.uncounted_before
         if step.late is not None and uncounted:
             yield (
@@ -125,15 +124,21 @@ def _warnings(accounts: Accounts) -> Iterator[str]:
 
 # Late records
 
-WHAT_TO_DO = (
+_WHAT_TO_DO = (
     "raise the delay of its watermark, or find what moves the watermark ahead of them, such as a record with a "
     "time in the future"
 )
 
 
+def late_text(operator: str, count: int, before: int = 0) -> str:
+    """How many, and what to do; `before` were dropped in earlier runs."""
+    earlier = f" (and {before:,} in earlier runs)" if before else ""
+    return f"{operator} dropped at least {_records(count)} as late{earlier}: {_WHAT_TO_DO}"
+
+
 def drops_text(operator: str) -> str:
     """While it happens: without a number, so that it stays the same from window to window."""
-    return f"{operator} drops records as late: {WHAT_TO_DO}"
+    return f"{operator} drops records as late: {_WHAT_TO_DO}"
 
 
 # One batch
