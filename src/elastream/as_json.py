@@ -11,6 +11,7 @@ from typing import Any
 from elastream import console
 from elastream.engines.simulated.simulation import Simulation
 from elastream.manager.events import TELLING, event_to_json
+from elastream.monitor.accounts import Accounts
 from elastream.policies.catalog import PolicyInfo
 from elastream.policies.proposal import Proposal
 
@@ -39,6 +40,26 @@ def run_json(run: Simulation) -> dict[str, Any]:
         "elasticity": dataclasses.asdict(run.elasticity),
         "events": [event_to_json(event) for event in run.events if event.event in TELLING],
     }
+
+
+def accounts_json(accounts: Accounts) -> dict[str, Any]:
+    """Where every record went, and what does not add up."""
+    steps = {
+        step.operator: {
+            "in": step.records_in,
+            "out": step.records_out,
+            "late": step.late,
+            "late_in_this_run": None if step.late is None else step.late_now,
+            "waiting": step.waiting,
+            "adds_up": not step.differences,
+            "inputs": {
+                one.producer: {"published": one.published, "read": one.read, "waiting": one.waiting}
+                for one in step.inputs
+            },
+        }
+        for step in accounts.steps
+    }
+    return {"records": steps, "differences": accounts.differences, "warnings": accounts.warnings}
 
 
 def policy_json(entry: PolicyInfo) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from elastream.engines.simulated.simulation import Simulation
 from elastream.experiments.frame import Check, Experiment, Report
 from elastream.manager.events import Decided, Event, Ignored, Judged
 from elastream.monitor import Snapshot
+from elastream.monitor.accounts import Accounts, StepAccount
 from elastream.monitor.elasticity import Elasticity
 from elastream.options import OptionInfo, describe
 from elastream.policies.advice import number_text
@@ -143,23 +144,46 @@ def _decision_reasons(event: Decided) -> list[str]:
 
 
 def print_run(console: Console, name: str, run: RunSummary) -> None:
-    """The end of a run: its decisions, and for each operator where it began and where it ended."""
+    """The end of a run: its decisions, for each operator where it began and where it ended, and where every record
+    went."""
     console.rule(f"{name} on Spark")
     if run.first is None or run.last is None:
         console.print("It ended before the first measurement.")
-        return
-    if run.earlier_events:
-        console.print(
-            f"The newest decisions; {counted(run.earlier_events, 'earlier event')} are in the recording."
-        )
-    _print_decisions(console, run.events, since_s=run.first.at_s)
-    table = _table("operator", "began with", "ended with", "records", "still waiting")
-    for operator in run.last.dataflow.scalable:
-        rates = run.last.rates.get(operator)
-        waiting = "—" if rates is None or rates.backlog is None else number_text(rates.backlog)
-        before, after = str(run.first.plan[operator]), str(run.last.plan[operator])
-        table.add_row(operator, before, after, f"{run.records.get(operator, 0.0):,.0f}", waiting)
-    console.print(table)
+    else:
+        if run.earlier_events:
+            console.print(
+                f"The newest decisions; {counted(run.earlier_events, 'earlier event')} are in the recording."
+            )
+        _print_decisions(console, run.events, since_s=run.first.at_s)
+        table = _table("operator", "began with", "ended with")
+        for operator in run.last.dataflow.scalable:
+            table.add_row(operator, str(run.first.plan[operator]), str(run.last.plan[operator]))
+        console.print(table)
+    if run.accounts is not None:
+        print_accounts(console, run.accounts)
+
+
+def print_accounts(console: Console, accounts: Accounts) -> None:
+    """Every step with what came in, went out, was dropped as late and waits; what does not add up in red."""
+    with_late = any(step.late is not None for step in accounts.steps)
+    table = _table("operator", "in", "out", *(["late"] if with_late else []), "waiting", "adds up")
+    for step in accounts.steps:
+        late = [_count(step.late)] if with_late else []
+        waiting, adds_up = _count(step.waiting), _adds_up(step)
+        table.add_row(step.operator, _count(step.records_in), _count(step.records_out), *late, waiting, adds_up)
+    _print_table(console, "where every record went, since the folder of the run began", table)
+    for difference in accounts.differences:
+        _print_hanging(console, Text("it does not add up: ", style="bold red"), Text(difference, style="red"))
+
+
+def _adds_up(step: StepAccount) -> Text:
+    if step.differences:
+        return Text("NO", style="bold red")
+    return Text("yes", style="green") if step.inputs or step.must_have_put_out is not None else Text("—")
+
+
+def _count(count: int | None) -> str:
+    return "—" if count is None else f"{count:,}"
 
 
 def print_elasticity(console: Console, measures: Mapping[str, Elasticity]) -> None:

@@ -39,6 +39,9 @@ class LiveRun:
         self._title = title
         self._began_s: float | None = None
         self._snapshot: Snapshot | None = None
+        self._late: dict[str, float] = {}
+        """Of operators with event time: what each dropped as late since this run began."""
+        self._notes: tuple[str, ...] = ()
         self._proposal: Proposal | None = None
         self._phase = "starting"
         self._lines: list[Text] = []
@@ -64,8 +67,15 @@ class LiveRun:
     def snapshot(self, snapshot: Snapshot) -> None:
         self._began_s = snapshot.at_s if self._began_s is None else self._began_s
         self._snapshot = snapshot
+        for name, rates in snapshot.rates.items():
+            if rates.records_late is not None:
+                self._late[name] = self._late.get(name, 0.0) + rates.records_late
         if self._live is None:
             self._console.print(self._plain_line(snapshot))
+        for note in snapshot.notes:
+            if note not in self._notes:  # what still holds was said when it began
+                self.line(Text.assemble(self._at(snapshot.at_s), " ", (note, "yellow")))
+        self._notes = snapshot.notes
         self._draw()
 
     def event(self, event: Event) -> None:
@@ -91,7 +101,8 @@ class LiveRun:
     def _table(self) -> Table:
         table = Table(header_style="bold", border_style="dim")
         table.add_column("operator")
-        for column in ("instances", "needs", "in", "must process", "busy", "waiting"):
+        late = ("late",) if self._late else ()  # where there is event time
+        for column in ("instances", "needs", "in", "must process", "busy", "waiting", *late):
             table.add_column(column, justify="right")
         if self._snapshot is None:
             return table
@@ -107,6 +118,7 @@ class LiveRun:
                 "—" if advice is None or advice.target_per_s is None else f"{number_text(advice.target_per_s)}/s",
                 "—" if rates is None else f"{rates.utilization:.0%}",
                 "—" if rates is None or rates.backlog is None else number_text(rates.backlog),
+                *([_late_text(self._late.get(name))] if late else []),
             )
         return table
 
@@ -116,7 +128,8 @@ class LiveRun:
             rates = snapshot.rates.get(name)
             doing = "no readings" if rates is None else f"{number_text(rates.observed_processing_per_s)}/s"
             nodes = f" on {', '.join(snapshot.placement[name])}" if name in snapshot.placement else ""
-            parts.append(f"{name} ×{snapshot.plan[name]}{nodes} {doing}")
+            late = f", {number_text(rates.records_late)} late" if rates and rates.records_late else ""
+            parts.append(f"{name} ×{snapshot.plan[name]}{nodes} {doing}{late}")
         share = achieved_share(snapshot)
         kept = "" if share is None else f", {share:.0%} of the rate achieved"
         return f"{self._at(snapshot.at_s)} {' · '.join(parts)}{kept}"
@@ -152,3 +165,7 @@ class LiveRun:
     def _at(self, at_s: float) -> str:
         elapsed_s = 0.0 if self._began_s is None else max(0.0, at_s - self._began_s)
         return f"{duration_text(round(elapsed_s)):>8}"
+
+
+def _late_text(count: float | None) -> Text:
+    return Text("—" if count is None else number_text(count), style="bold yellow" if count else "")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from elastream.manager.events import TELLING, Event
+from elastream.manager.events import TELLING, Accounted, Event
 from elastream.monitor import Snapshot
+from elastream.monitor.accounts import Accounts
 from elastream.web.points import Point, extended, point_of, thinned
 from elastream.web.showing import window_view
 
@@ -25,8 +26,8 @@ class RunSummary:
         self.last: Snapshot | None = None
         self.points: Sequence[Point] = ()
         """All of the run, in less detail the longer it is ago."""
-        self.records: dict[str, float] = {}
-        """What each operator has processed."""
+        self.accounts: Accounts | None = None
+        """Where every record went, which is told at the end."""
         self.events: deque[Event] = deque(maxlen=_MOST_EVENTS)
         """The newest of those that tell of something."""
         self.earlier_events = 0
@@ -36,10 +37,10 @@ class RunSummary:
         self.first = self.first or snapshot
         self.last = snapshot
         self.points = thinned(extended(self.points, point_of(window_view(snapshot))), _MOST_POINTS)
-        for name, rates in snapshot.rates.items():
-            self.records[name] = self.records.get(name, 0.0) + rates.records_in
 
     def event(self, event: Event) -> None:
+        if isinstance(event, Accounted):
+            self.accounts = event.accounts
         if event.event in TELLING:
             self.earlier_events += len(self.events) == self.events.maxlen
             self.events.append(event)

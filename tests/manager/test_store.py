@@ -19,6 +19,7 @@ from manager_story import FakeEngine, ManualClock, Scripted, Story, carried_out,
 from elastream.dataflow import Plan
 from elastream.manager.decision import Decision, DecisionKind
 from elastream.manager.events import (
+    Accounted,
     Event,
     Held,
     Ignored,
@@ -35,6 +36,7 @@ from elastream.manager.phase import Phase
 from elastream.manager.requests import Bounds, Controls
 from elastream.manager.state import Barred, ManagerState, Wanted, state_from_json, state_to_json
 from elastream.manager.store import Store, StoreError
+from elastream.monitor.accounts import Accounts, InputAccount, StepAccount
 from elastream.policies.ds2 import DS2
 from elastream.policies.knowledge import CapacityPoint, Knowledge
 from elastream.policies.proposal import Advice, Reason, ReasonKind
@@ -153,6 +155,23 @@ def one_event_of_each_kind() -> tuple[Event, ...]:
             what="refused: no such operator",
             controls=Controls(paused=True, dry_run=False, bounds={"map": Bounds(most=3)}),
             refusal=Refusal(why="no such operator", field="operator"),
+        ),
+        Accounted(
+            at_s=60.0,
+            accounts=Accounts(
+                steps=(
+                    StepAccount(operator="source", records_out=10),
+                    StepAccount(
+                        operator="map",
+                        inputs=(InputAccount(producer="source", published=10, read=7, waiting=3),),
+                        records_in=7,
+                        records_out=7,
+                        late=2,
+                        late_before=1,
+                    ),
+                ),
+                faults=("map: its batch 3 was to read 5 records of source, and has read 4: 1 was lost",),
+            ),
         ),
     ]
     return tuple(({type(event): event for event in others} | by_kind).values())

@@ -14,7 +14,9 @@ from tests.report.runs import decided, grown, recording, window, write
 
 from elastream.cli import main
 from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.manager.events import Accounted, event_to_json
 from elastream.monitor import Snapshot
+from elastream.monitor.accounts import Accounts, InputAccount, StepAccount
 from elastream.monitor.recording import Recording, RunHeader
 from elastream.testing import alike, chain, snapshot_of
 
@@ -114,6 +116,25 @@ def test_json_has_what_the_page_tells(run: Run, tmp_path: Path) -> None:
     assert Path(found["files"][0]).is_file()
 
 
+def test_the_page_tells_where_every_record_went_and_what_was_lost(run: Run, tmp_path: Path) -> None:
+    step = StepAccount(
+        operator="map",
+        inputs=(InputAccount(producer="source", published=42_000, read=41_990, waiting=9),),
+        records_in=41_990,
+        late=1_234,
+    )
+    ended = Accounted(at_s=246, accounts=Accounts(steps=(step,)))
+    found = replace(grown(), events=(*grown().events, event_to_json(ended)))
+    text = page_of(run, tmp_path, found, "--against", "none").text
+    assert "Where every record went" in text
+    assert "map41,990—1,2349no" in text, "a row of the table"
+    assert "map dropped at least 1,234 records as late: raise the delay of its watermark" in text
+    assert "of which it has read 41,990 and 9 wait for it: 1 is missing" in text
+    printed = json.loads(run(write(tmp_path / "again.jsonl", found), "--against", "none", "--json")[1])
+    assert printed["accounts"]["records"]["map"]["late"] == 1_234
+    assert len(printed["losses"]) == 2
+
+
 def test_the_folder_of_a_run_is_enough(run: Run, tmp_path: Path) -> None:
     write(tmp_path / "wordcount" / "recording.jsonl", grown())
     assert run(tmp_path / "wordcount", "--against", "none")[0] == 0
@@ -168,7 +189,7 @@ def test_a_recording_that_is_being_written_is_reported_as_far_as_it_goes(run: Ru
     [
         ("", "the recording is empty: no line has a snapshot"),
         ('{"event":"recording","version":1}\n', "the recording is empty: no line has a snapshot"),
-        ('{"event":"recording","version":3}\n', "this one reads versions up to 2"),
+        ('{"event":"recording","version":4}\n', "this one reads versions up to 3"),
         ("\x00\x01\n", "line 1: not valid JSON"),
         (
             '{"event":"recording","version":1,"pipeline":"a\\u0001b"}\n',

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.report.runs import acted, decided, grown, judged, recording, window
 
-from elastream.manager.events import Trouble, Verdict
+from elastream.manager.events import Accounted, Trouble, Verdict, event_to_json
+from elastream.monitor.accounts import Accounts, InputAccount, StepAccount
 from elastream.monitor.recording import Recording, RunHeader
 from elastream.report.story import Story, summary, tell
 from elastream.report.timeline import timeline
@@ -239,3 +241,72 @@ def test_a_window_with_gaps_is_counted() -> None:
     )
     story = story_of(recording([partly], headers=(RunHeader(),)))
     assert story.notes == ("1 of 1 windows were not measured completely.",)
+
+
+# Where records went
+
+
+def accounts(*, late: int | None = None, read: int = 41_999) -> Accounts:
+    """Of the run in `grown`, of which a record still waits."""
+    given = InputAccount(producer="source", published=42_000, read=read, waiting=1)
+    step = StepAccount(operator="map", inputs=(given,), records_in=read, records_out=read, late=late)
+    return Accounts(steps=(StepAccount(operator="source", records_out=42_000), step))
+
+
+def late(found: Recording, count: float) -> Recording:
+    """With so many records dropped as late in every window."""
+    return replace(
+        found,
+        snapshots=tuple(
+            replace(one, readings=tuple(replace(r, records_late=count / one.plan["map"]) for r in one.readings))
+            for one in found.snapshots
+        ),
+    )
+
+
+def test_totals_are_those_of_the_accounts_where_a_run_has_told_them() -> None:
+    found = grown()
+    story = story_of(found)
+    assert (story.accounts, story.operators[0].records) == (None, pytest.approx(60 * 700)), "an older recording"
+    ended = replace(found, events=(*found.events, event_to_json(Accounted(at_s=246, accounts=accounts()))))
+    told = story_of(ended)
+    assert (told.accounts, told.operators[0].records) == (accounts(), 41_999)
+    assert told.losses == ()
+    assert told.notes == story.notes, "nothing in it that is not understood"
+
+
+def test_accounts_of_an_earlier_run_are_not_those_of_a_later_one() -> None:
+    found = grown()
+    earlier = replace(found, events=(event_to_json(Accounted(at_s=130, accounts=accounts())), *found.events))
+    assert story_of(earlier).accounts is None
+
+
+def test_records_that_were_lost_are_told() -> None:
+    found = late(grown(), 25)
+    assert story_of(found).operators[0].late == 100, "as windows told it"
+    (loss,) = story_of(found).losses
+    assert loss.startswith("map dropped at least 100 records as late: raise the delay of its watermark")
+    wrong = Accounted(at_s=246, accounts=accounts(late=103, read=41_000))
+    story = story_of(replace(found, events=(event_to_json(wrong),)))
+    dropped, missing = story.losses
+    assert dropped.startswith("map dropped at least 103 records as late"), "with what came after the last window"
+    assert missing.endswith("of which it has read 41,000 and 1 wait for it: 999 are missing")
+
+
+def test_notes_are_told_when_they_begin() -> None:
+    first, second, third, fourth = grown().snapshots
+    found = recording(
+        [
+            first,
+            replace(second, notes=("idle",)),
+            replace(third, notes=("idle",)),
+            replace(fourth, notes=("late",)),
+        ],
+        [Trouble(at_s=185, what="no answer")],
+    )
+    remarks = story_of(found).remarks
+    assert [(round(remark.since_s), remark.text) for remark in remarks] == [
+        (120, "idle"),
+        (185, "no answer"),
+        (245, "late"),
+    ]

@@ -91,6 +91,21 @@ class TestMetrics:
         assert of(found, "elastream_source_achieved_records_per_second", source="in") is None
         assert complaints("check", "metrics", given=text) == ""
 
+    def test_late_records_are_counted_from_the_beginning_where_there_is_event_time(self, run: Served) -> None:
+        window = snapshot_of(
+            edges=chain("in", "windows", "sink"),
+            source_rates={"in": 5},
+            readings=[replace(one, records_late=7.0) for one in alike("windows")] + alike("sink"),
+        )
+        run.feed.snapshot(window)
+        run.feed.snapshot(replace(window, at_s=70.0))
+        eventually("both are shown", lambda: run.feed.history.totals.windows == 2)
+        text = run.client.get("metrics").text
+        found = samples(text)
+        assert of(found, "elastream_operator_late_records_total", operator="windows") == 14
+        assert of(found, "elastream_operator_late_records_total", operator="sink") is None
+        assert complaints("check", "metrics", given=text) == ""
+
     def test_executors_have_theirs(self, run: Served) -> None:
         window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5})
         executor = ExecutorReading(id="7", host="10.0.0.7", cores=4, active_tasks=2, memory_bytes=2**20)

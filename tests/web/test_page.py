@@ -188,6 +188,29 @@ def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
         assert browser.run("return document.querySelectorAll('body b, body i').length") == 0
 
 
+def test_late_records_are_told_with_the_operator_that_drops_them(browser: Browser) -> None:
+    readings = [replace(one, records_late=30.0) for one in alike("map", instances=2)]
+    window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5}, readings=readings)
+    note = "map drops records as late: <b>raise</b> the delay of its watermark"
+    feed = Feed("p")
+    with Server(feed, RECORDING, Address(port=0)) as server:
+        feed.snapshot(snapshot_of(edges=chain("in", "map"), source_rates={"in": 5}, readings=alike("map")))
+        browser.open(server.url)
+        browser.wait_until_drawn()
+        assert "late" not in browser.text("#summary"), "there is no event time"
+        for number in range(1, 4):
+            feed.snapshot(replace(window, at_s=10.0 * number, notes=(note,)))
+        browser.wait(lambda: "Dropped as late\n≥ 180\nmost by map" in browser.text("#summary"), "the sum")
+        assert f"Note: {note}" in browser.text("#banners")
+        browser.click('.card[data-kind="sink"]')
+        told = browser.wait(lambda: browser.text("#operator"), "all that is known of map")
+        assert "Dropped as late\n180" in told
+        browser.open(server.url)  # a page that comes later knows as much
+        browser.wait(lambda: "Dropped as late\n≥ 180" in browser.text("#summary"), "the sum")
+        feed.snapshot(replace(window, at_s=50.0))
+        browser.wait(lambda: "Note" not in browser.text("#banners"), "what no longer holds is not said")
+
+
 def test_a_window_that_is_short_without_anyone_behind_is_not_said_to_keep_up(browser: Browser) -> None:
     readings = [*alike("in"), *alike("map", records_per_s=80, useful_share=0.5, backlog=0)]
     window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 100}, readings=readings)

@@ -86,6 +86,16 @@ class TestWindow:
         assert (shown.observed_per_s, shown.true_per_s, shown.utilization, shown.backlog) == (None,) * 4
         assert window_view(a_window()).missing == ("map: readings of 0 of 1 instances",)
 
+    def test_late_records_and_notes_are_shown_where_there_is_event_time(self) -> None:
+        readings = [replace(reading, records_late=3.0) for reading in alike("map", instances=2)]
+        shown = window_view(replace(a_window(*readings), notes=("map drops records as late",)))
+        assert {one.name: one.records_late for one in shown.operators} == {
+            "source": None,
+            "map": 6.0,
+            "sink": None,
+        }
+        assert shown.notes == ("map drops records as late",)
+
     def test_sources_have_what_came_and_what_got_in(self) -> None:
         snapshot = a_window(*alike("map", records_per_s=600))
         [source] = window_view(snapshot).sources
@@ -308,8 +318,10 @@ class TestCost:
 
 class TestThinning:
     def test_pairs_of_old_windows_are_merged_by_their_kind(self) -> None:
-        low = alike("map", records_per_s=100, useful_share=0.2, backlog=5)
+        low = [replace(one, records_late=1_234_567.0) for one in alike("map", records_per_s=100, backlog=5)]
+        low = [replace(one, useful_s=0.2 * one.window_s) for one in low]
         high = alike("map", instances=2, records_per_s=200, useful_share=0.6, backlog=50)
+        high = [replace(one, records_late=1.0) for one in high]
         points = [
             point_of(window_view(a_window(*readings, at_s=60.0 * number, load=300.0)))
             for number, readings in ((1, low), (2, high), (3, low))
@@ -321,6 +333,7 @@ class TestThinning:
         assert merged.observed_per_s == pytest.approx((100 + 400) / 2)
         assert merged.utilization == pytest.approx(0.4)
         assert merged.backlog == 100.0, "the highest, which is of two instances"
+        assert merged.records_late == 1_234_569.0, "their sum, to the last"
         assert second == points[2]
 
     def test_many_windows_stay_few_and_in_order_with_all_of_the_time(self) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from elastream.as_json import print_json
+from elastream.as_json import accounts_json, print_json
 from elastream.commands.shared import JsonOption, OutOption, SetOption, out, progress, writing_to
 from elastream.errors import InvalidInput
 from elastream.monitor.recording import read_recording
@@ -59,7 +59,7 @@ def report(
         return
     for sentence in summary(story):
         out.print(sentence)
-    for note in story.notes:
+    for note in (*story.losses, *story.notes):
         out.print(f"• {note}")
     out.print(f"• {trust_text(found)}" if found is not None else f"• Nothing was simulated: {why_not}.")
     out.print(f"report: {files[0]}", soft_wrap=True)
@@ -107,8 +107,11 @@ def _as_json(story: Story, found: WhatIf | None, why_not: str, files: tuple[Path
         "policy": story.policy,
         "summary": summary(story),
         "notes": story.notes,
+        "losses": story.losses,
+        "remarks": [dataclasses.asdict(remark) for remark in story.remarks],
         "duration_s": story.timeline.duration_s,
         "behind_s": story.behind_s,
+        "accounts": accounts_json(story.accounts) if story.accounts else None,
         "cost": {**dataclasses.asdict(story.cost), "saved_share": story.cost.saved_share},
         "operators": [dataclasses.asdict(facts) for facts in story.operators],
         "decisions": [{"since_s": told.since_s, **told.view.model_dump(mode="json")} for told in story.decisions],

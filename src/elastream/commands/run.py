@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from elastream import console, plots
-from elastream.as_json import print_json
+from elastream.as_json import accounts_json, print_json
 from elastream.commands.serve import (
     DEFAULT_PORT,
     LOOPBACK,
@@ -28,6 +30,7 @@ from elastream.live import LiveRun
 from elastream.manager.events import Event, event_to_json
 from elastream.manager.loop import WallClock
 from elastream.monitor import Snapshot
+from elastream.monitor.accounts import Accounts
 from elastream.nodes.files import WorkerNodes, read_worker_nodes
 from elastream.run_summary import RunSummary
 from elastream.settings import counts_of, header_of, pairs_of, policy_and_knobs, with_rules
@@ -84,7 +87,8 @@ def run(
     """Run a pipeline on Spark and keep it at the right size.
 
     A live table and a page while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends
-    it after the batches under way; started again with the same folder, it goes on where it stopped.
+    it after the batches under way; started again with the same folder, it goes on where it stopped. Exits with 1
+    if the records of some operator do not add up.
     """
     from elastream.engines.spark.channels.kinds import delete_topics, kind_of
     from elastream.engines.spark.engine import PipelineFailed
@@ -168,6 +172,7 @@ def run(
         except PipelineFailed as error:
             raise ElastreamError(str(error)) from None
     _summarize(found.pipeline.name, summary, where, options.nodes, as_json=as_json)
+    _conclude(summary.accounts, err if as_json else out)
 
 
 def _summarize(name: str, run: RunSummary, folder: Path, nodes: WorkerNodes | None, *, as_json: bool) -> None:
@@ -177,19 +182,34 @@ def _summarize(name: str, run: RunSummary, folder: Path, nodes: WorkerNodes | No
     if run.last is not None:
         plots.plot_run(run.points, run.last.dataflow.scalable, plot, title=f"{name} on Spark")
     if as_json:
-        final = dict(run.last.plan) if run.last else {}
-        told = {"events": [event_to_json(event) for event in run.events], "earlier_events": run.earlier_events}
         files = {"recording": str(folder / "recording.jsonl"), "plot": str(plot)}
-        on_nodes: dict[str, Any] = {}
-        if nodes is not None:
-            placement = dict(run.last.placement) if run.last else {}
-            on_nodes = {"final_placement": placement, "delays": delays_text(nodes)}
-        print_json({"pipeline": name, "final_parallelism": final, **on_nodes, **told, **files})
+        print_json({"pipeline": name, **_told(run, None if nodes is None else delays_text(nodes)), **files})
         return
     console.print_run(out, name, run)
     if nodes is not None:
         out.print(delays_text(nodes), soft_wrap=True)
     out.print(f"recording: {folder / 'recording.jsonl'}, plot: {plot}")
+
+
+def _told(run: RunSummary, delays: str | None) -> dict[str, Any]:
+    """What a run says with --json; `delays` are those between nodes, where there are any."""
+    on_nodes = {"final_placement": dict(run.last.placement) if run.last else {}, "delays": delays}
+    return {
+        "final_parallelism": dict(run.last.plan) if run.last else {},
+        **({} if delays is None else on_nodes),
+        "events": [event_to_json(event) for event in run.events],
+        "earlier_events": run.earlier_events,
+        "notes": run.last.notes if run.last else (),
+        **(accounts_json(run.accounts) if run.accounts else {}),
+    }
+
+
+def _conclude(accounts: Accounts | None, to: Console) -> None:
+    """The last lines: what was lost as late. A run whose records do not add up has failed."""
+    for warning in accounts.warnings if accounts else ():
+        to.print(Text(warning, style="bold yellow"), soft_wrap=True)
+    if accounts and accounts.differences:
+        raise typer.Exit(1)
 
 
 def show(

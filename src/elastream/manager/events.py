@@ -16,6 +16,7 @@ from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.manager.phase import Phase
 from elastream.manager.requests import Controls
+from elastream.monitor.accounts import Accounts
 from elastream.policies.proposal import Proposal
 
 
@@ -125,7 +126,18 @@ class Steered:
     event: Literal["steered"] = "steered"
 
 
-Event = Ignored | Proposed | Held | Decided | Acted | Judged | PhaseChanged | Renewed | Trouble | Steered
+@dataclass(frozen=True, kw_only=True)
+class Accounted:
+    """The end of a run: where every record went."""
+
+    at_s: float
+    accounts: Accounts
+    event: Literal["accounted"] = "accounted"
+
+
+Event = (
+    Ignored | Proposed | Held | Decided | Acted | Judged | PhaseChanged | Renewed | Trouble | Steered | Accounted
+)
 
 _KINDS = tuple(kind.event for kind in get_args(Event))
 

@@ -25,9 +25,10 @@ from elastream.monitor.snapshot import Snapshot
 from elastream.monitor.snapshot_format import snapshot_from_json, snapshot_to_json
 from elastream.texts import check_shown
 
-VERSION = 2
+VERSION = 3
 """Of the format; higher once a reader of this one could no longer make sense of it. Since version 2 a snapshot may
-have executors, a key that readers of version 1 refuse."""
+have executors, a key that readers of version 1 refuse; since version 3 notes and late records, and a recording the
+accounts of a run."""
 _HEADER = "recording"
 
 

@@ -55,6 +55,7 @@ def html(contents: Contents) -> str:
     )
     environment.filters.update(
         number=lambda value: "—" if value is None else number_text(value),
+        records=lambda count: "—" if count is None else f"{count:,}",
         percent=_percent,
         duration=duration_text,
         hours=_hours,

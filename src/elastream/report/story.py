@@ -8,7 +8,8 @@ from typing import Any
 
 from elastream.durations import text as duration_text
 from elastream.errors import InvalidInput
-from elastream.manager.events import Event, Proposed, event_of_line
+from elastream.manager.events import Accounted, Event, Proposed, event_of_line
+from elastream.monitor.accounts import Accounts, StepAccount, late_text
 from elastream.monitor.recording import Recording, RunHeader
 from elastream.policies.advice import number_text
 from elastream.report.timeline import Timeline, timeline
@@ -63,6 +64,8 @@ class OperatorFacts:
     most: int
     mean: float
     records: float
+    late: float | None
+    """Dropped because they came behind its watermark, at least as many; None without event time."""
     busiest: float | None
     """The highest utilization of a window."""
     waiting_most: float | None
@@ -72,7 +75,7 @@ class OperatorFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Remark:
-    """Something that a reader must know: trouble, a changed policy."""
+    """Something that a reader must know: trouble, a changed policy, a note of the engine's."""
 
     since_s: float
     text: str
@@ -95,6 +98,14 @@ class Story:
     remarks: tuple[Remark, ...]
     notes: tuple[str, ...]
     """What the recording lacks."""
+    accounts: Accounts | None
+    """Where every record went, of a run that has ended and told it."""
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Records that are not in the results: dropped as late, or nobody knows where."""
+        late = (late_text(facts.name, round(facts.late)) for facts in self.operators if facts.late)
+        return (*late, *(self.accounts.differences if self.accounts else ()))
 
     @property
     def acted(self) -> tuple[Told, ...]:
@@ -124,6 +135,7 @@ def tell(recording: Recording, *, pipeline: str) -> Story:
         events = tuple(event for event in events if event.at_s >= line.began_s)
     header = recording.headers[-1] if recording.headers else None
     windows = tuple(window_view(stretch.snapshot) for stretch in line.stretches)
+    accounts = _accounts(events, line)
     name = (header.pipeline if header else None) or pipeline
     proposed = [event.proposal.policy for event in events if isinstance(event, Proposed)]
     return Story(
@@ -134,16 +146,34 @@ def tell(recording: Recording, *, pipeline: str) -> Story:
         windows=windows,
         events=events,
         decisions=tuple(_decisions(name, events, line)),
-        operators=tuple(_operators(line, windows)),
+        operators=tuple(_operators(line, windows, accounts)),
         cost=_cost(line),
         behind_s=_behind_s(line, windows),
-        remarks=tuple(
-            Remark(since_s=line.since(event.at_s), text=getattr(event, "what", ""))
-            for event in events
-            if event.event in _TELLING
-        ),
+        remarks=tuple(sorted(_remarks(events, line), key=lambda remark: remark.since_s)),
         notes=tuple(_notes(recording, line, not_understood)),
+        accounts=accounts,
     )
+
+
+def _accounts(events: Sequence[Event], line: Timeline) -> Accounts | None:
+    """Those at the end; not those of an earlier run, after which another one was recorded."""
+    found = [event for event in events if isinstance(event, Accounted)]
+    if not found or found[-1].at_s < line.stretches[-1].snapshot.at_s:
+        return None
+    return found[-1].accounts
+
+
+def _remarks(events: Sequence[Event], line: Timeline) -> Iterator[Remark]:
+    for event in events:
+        if event.event in _TELLING:
+            yield Remark(since_s=line.since(event.at_s), text=getattr(event, "what", ""))
+    before: tuple[str, ...] = ()
+    for stretch in line.stretches:
+        notes = stretch.snapshot.notes
+        for note in notes:
+            if note not in before:  # what still holds was said when it began
+                yield Remark(since_s=stretch.end_s, text=note)
+        before = notes
 
 
 def _events(lines: Sequence[Mapping[str, Any]]) -> tuple[tuple[Event, ...], int]:
@@ -181,7 +211,11 @@ def _waiting_at(line: Timeline, since_s: float) -> float | None:
     return (over[-1] if over else line.stretches[0]).waiting
 
 
-def _operators(line: Timeline, windows: Sequence[views.WindowView]) -> Iterator[OperatorFacts]:
+def _operators(
+    line: Timeline, windows: Sequence[views.WindowView], accounts: Accounts | None
+) -> Iterator[OperatorFacts]:
+    # of other operators before these, accounts would count as well
+    exact = {step.operator: step for step in accounts.steps} if accounts and not line.other_graph else {}
     for name in line.stretches[-1].snapshot.dataflow.scalable:
         counts = [stretch.snapshot.plan[name] for stretch in line.stretches]
         rates = [stretch.snapshot.rates.get(name) for stretch in line.stretches]
@@ -193,12 +227,20 @@ def _operators(line: Timeline, windows: Sequence[views.WindowView]) -> Iterator[
             fewest=min(counts),
             most=max(counts),
             mean=instance_s / line.duration_s,
-            records=sum(found.records_in for found in known),
+            records=_counted(exact.get(name), "records_in", [found.records_in for found in known]) or 0.0,
+            late=_counted(exact.get(name), "late", [found.records_late for found in known]),
             busiest=max((found.utilization for found in known), default=None),
             waiting_most=max(waiting, default=None),
             waiting_last=waiting[-1] if waiting else None,
             behind_s=_behind_s(line, windows, name),
         )
+
+
+def _counted(exact: StepAccount | None, field: str, windows: Sequence[float | None]) -> float | None:
+    """By the accounts, where there are any; else by what windows told, which miss what lies between them."""
+    found: float | None = getattr(exact, field, None)
+    known = [count for count in windows if count is not None]
+    return found if found is not None else sum(known) if known else None
 
 
 def _behind_s(line: Timeline, windows: Sequence[views.WindowView], only: str | None = None) -> float:

@@ -135,6 +135,14 @@ class RunCollector(Collector):
         for name, count in totals.records.items():
             records.add_metric([self._pipeline, name], count)
         yield records
+        late = self._counter(
+            "elastream_operator_late_records",
+            "Records that it dropped because they came behind its watermark: at least as many.",
+            "operator",
+        )
+        for name, count in totals.late_records.items():
+            late.add_metric([self._pipeline, name], count)
+        yield late
 
     def _operators(self, window: views.WindowView) -> Iterator[Metric]:
         for field, (name, text) in _OPERATOR_GAUGES.items():

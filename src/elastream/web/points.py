@@ -25,6 +25,7 @@ class OperatorPoint:
     utilization: float | None
     backlog: float | None
     latency_s: float | None
+    records_late: float | None
     health: Health
 
 
@@ -68,6 +69,7 @@ def point_of(window: views.WindowView) -> Point:
                 utilization=_short(operator.utilization),
                 backlog=_short(operator.backlog),
                 latency_s=_short(operator.latency_s),
+                records_late=operator.records_late,  # exact: they are added up
                 health=operator.health,
             )
             for operator in window.operators
@@ -129,6 +131,7 @@ def _merged_operator(spans: tuple[float, float], first: OperatorPoint, second: O
         utilization=_mean(spans, first.utilization, second.utilization),
         backlog=_highest(first.backlog, second.backlog),
         latency_s=_highest(first.latency_s, second.latency_s),
+        records_late=_sum(first.records_late, second.records_late),
         health=min(first.health, second.health, key=_WORST.index),
     )
 
@@ -142,6 +145,10 @@ def _mean(spans: tuple[float, float], first: float | None, second: float | None)
 
 def _highest(first: float | None, second: float | None) -> float | None:
     return max((value for value in (first, second) if value is not None), default=None)
+
+
+def _sum(first: float | None, second: float | None) -> float | None:
+    return (first or 0.0) + (second or 0.0) if first is not None or second is not None else None
 
 
 def columns(points: Sequence[Point], sources: Iterable[str], operators: Iterable[str]) -> views.HistoryView:

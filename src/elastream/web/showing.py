@@ -11,6 +11,7 @@ from typing import Any
 from elastream.dataflow import Dataflow
 from elastream.manager.decision import Decision
 from elastream.manager.events import (
+    Accounted,
     Acted,
     Decided,
     Event,
@@ -87,6 +88,7 @@ def window_view(snapshot: Snapshot) -> views.WindowView:
         nodes=tuple(_nodes(snapshot)),
         executors=tuple(views.ExecutorWindow(**asdict(executor)) for executor in snapshot.executors),
         missing=snapshot.missing,
+        notes=snapshot.notes,
     )
 
 
@@ -110,6 +112,7 @@ def _operator_window(snapshot: Snapshot, name: str, required: Mapping[str, float
         balance=_balance(snapshot.by_operator.get(name, ()), cost),
         wait_core_share=None if rates is None else rates.wait_core_share,
         records_in=None if rates is None else rates.records_in,
+        records_late=None if rates is None else rates.records_late,
         health=word,
         why=why,
         batch=None if cost is None else _batch(cost, parallelism, rates),
@@ -243,6 +246,8 @@ def event_text(event: Event) -> str:
             return f"{before} → {after}: {why}"
         case Renewed(what=what) | Trouble(what=what) | Steered(what=what):
             return what
+        case Accounted(accounts=accounts):
+            return "; ".join((*(accounts.differences or ("every record is accounted for",)), *accounts.warnings))
 
 
 def option_views(options: object) -> tuple[views.OptionView, ...]:

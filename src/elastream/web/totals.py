@@ -14,6 +14,8 @@ class Totals:
         self.windows = 0
         self.incomplete_windows = 0
         self.records: dict[str, float] = {}
+        self.late_records: dict[str, float] = {}
+        """Of operators with event time."""
         self.decisions: Counter[tuple[str, bool]] = Counter()
         """By kind, and whether it was a rehearsal."""
         self.actions: Counter[bool] = Counter()
@@ -42,3 +44,6 @@ class Totals:
     def _add_records(self, operators: Iterable[views.OperatorWindow]) -> None:
         for operator in operators:
             self.records[operator.name] = self.records.get(operator.name, 0.0) + (operator.records_in or 0.0)
+            if operator.records_late is not None:
+                late = self.late_records.get(operator.name, 0.0) + operator.records_late
+                self.late_records[operator.name] = late

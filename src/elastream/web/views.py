@@ -90,6 +90,11 @@ class OperatorWindow(View):
     balance: float | None = Field(description="mean busy time of its tasks over the longest; 1 is even")
     wait_core_share: float | None = Field(description="of the time that it wanted a core, how much it had none")
     records_in: float | None
+    records_late: float | None = Field(
+        default=None,
+        description="records dropped in this window because they came behind the watermark, at least as many; "
+        "null without event time",
+    )
     health: Health
     why: str = Field(description="the reason for its health, in words")
     batch: BatchView | None = None
@@ -137,6 +142,10 @@ class WindowView(View):
     nodes: tuple[NodeWindow, ...] = Field(default=(), description="where the engine knows of nodes")
     executors: tuple[ExecutorWindow, ...] = Field(default=(), description="where the engine tells of them")
     missing: tuple[str, ...] = Field(default=(), description="what could not be measured")
+    notes: tuple[str, ...] = Field(
+        default=(),
+        description="what should be known though it spoils no measurement, such as records dropped as late",
+    )
 
 
 # What the policy says, what was decided, what became of it
@@ -238,12 +247,14 @@ class OperatorColumns(View):
     utilization: tuple[float | None, ...]
     backlog: tuple[float | None, ...]
     latency_s: tuple[float | None, ...]
+    records_late: tuple[float | None, ...]
     health: tuple[Health | None, ...]
 
 
 class HistoryView(View):
     """The windows so far as columns of one length, oldest first. Old windows are merged, so that it stays small:
-    rates and utilization are then their mean, backlog and latency their highest, health their worst."""
+    rates and utilization are then their mean, backlog and latency their highest, late records their sum, health
+    their worst."""
 
     at_s: tuple[float, ...]
     span_s: tuple[float, ...] = Field(description="how much time each point stands for")

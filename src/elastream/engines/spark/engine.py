@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import StructType
 
 from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.engines.spark.accounts import Books
 from elastream.engines.spark.allocation import Allocation, allocation_for
 from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
@@ -33,13 +34,14 @@ from elastream.engines.spark.event_time import (
 )
 from elastream.engines.spark.executor_readings import alone_with, if_told
 from elastream.engines.spark.executor_use import Heap, python_cores
-from elastream.engines.spark.executors import ExecutorOptions
+from elastream.engines.spark.executors import ExecutorOptions, is_local
 from elastream.engines.spark.frames import check_frame, frame_of, refused_by_spark
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.on_nodes import OnWorkers
 from elastream.engines.spark.on_nodes import on_nodes as placed_on
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
+from elastream.engines.spark.plan_reads import plan_reads
 from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.stages import Stages
@@ -50,6 +52,7 @@ from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Outcome
 from elastream.monitor import Reading, Snapshot
+from elastream.monitor.accounts import Accounts, drops_text
 from elastream.monitor.batch_cost import BatchCost
 from elastream.nodes.places import NoNodeLeftError
 
@@ -90,6 +93,7 @@ class SparkEngine:
         self._spark = spark
         # absolute: executors on a cluster have working folders of their own
         self._workspace = Workspace(folder.absolute(), pipeline.name, channels)
+        self._books = Books(pipeline, self._workspace, local=is_local(str(spark.sparkContext.master)))
         self._jvm_lock = JvmLock(spark, folder.absolute() / "lock.jvm")
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = max(batch_interval_s, longest_batch_s)
@@ -113,6 +117,7 @@ class SparkEngine:
         api = RestApi(url, spark.sparkContext.applicationId)
         self._stages = Stages(api)
         self._allocation = _allocation(spark, api, pipeline, executors or ExecutorOptions(), on_nodes)
+        self.halted = False
         self.shortage: str | None = None
         """Why the plan in force has more slots than there are, in words."""
         self._core_waits = _core_waits(spark)
@@ -152,12 +157,29 @@ class SparkEngine:
             raise
 
     def stop(self) -> None:
+        """Stop it, and give its folder back."""
+        self.halt()
+        self._jvm_lock.release()
+        self._workspace.close()
+
+    def halt(self) -> None:
         """Stop every query right after a batch, those at the end of the pipeline first."""
         for name in reversed(self._graph.order):
             if name in self._queries:
                 self._queries[name].stop()
-        self._jvm_lock.release()
-        self._workspace.close()
+        with contextlib.suppress(ElastreamError):  # a checkpoint that cannot be read: the accounts say so
+            self._books.acknowledge()
+        self.halted = True
+
+    def accounts(self) -> Accounts:
+        """Where every record went since the folder began; for a pipeline that is halted, and not yet stopped."""
+        for name, query in self._queries.items():
+            self._books.take(name, query.recent_progress())
+        return self._books.accounts()
+
+    def new_faults(self) -> tuple[str, ...]:
+        """Batches that did not read what they were to read, since the last call, in words."""
+        return self._books.new_faults()
 
     # The port
 
@@ -228,7 +250,7 @@ class SparkEngine:
             readings=tuple(readings),
             at_s=time.time(),
             gaps=tuple(gaps),
-            notes=tuple(self._watermark_notes()),
+            notes=(*_late_notes(readings), *self._watermark_notes()),
             batch_costs=dict(self._costs),
             nodes=nodes,
             placement=placement,
@@ -283,6 +305,7 @@ class SparkEngine:
         frame = self._build(step)
         check_frame(step, frame)
         self._frames[step.name] = frame
+        self._books.open(step, plan_reads(frame), output)
         if step.kind is not Kind.SINK:
             self._schemas[step.name] = without_marks(frame.schema)
             self._carried[step.name] = carried_delays(frame, output_mode=step.output_mode)
@@ -392,7 +415,9 @@ class SparkEngine:
     def _take_in(self) -> list[str]:
         """Take in the batches that ended since the last time; what was missed, in words."""
         # in this order: of a batch that has ended all stages are known, of one that is about to only some
-        progress = {name: query.take_progress() for name, query in self._queries.items()}
+        progress = {name: query.recent_progress() for name, query in self._queries.items()}
+        for name, entries in progress.items():
+            self._books.take(name, entries)
         try:
             gaps = self._stages.look()
         except (
@@ -404,6 +429,7 @@ class SparkEngine:
             if name in self._watermarks:
                 self._watermarks[name].progress(entries)
             gaps += self._meters[name].take(entries, self._queries[name].written, self._stages, core_wait)
+            self._queries[name].forget_ended()
         return gaps
 
     def _count_arrived(self) -> dict[str, int]:
@@ -490,6 +516,11 @@ def _core_waits(spark: SparkSession) -> CoreWaits | None:
         return None
     jvm: Any = spark.sparkContext._jvm
     return CoreWaits(int(jvm.java.lang.ProcessHandle.current().pid()))
+
+
+def _late_notes(readings: Sequence[Reading]) -> Iterator[str]:
+    dropping = dict.fromkeys(reading.operator for reading in readings if reading.records_late)
+    return (drops_text(name) for name in dropping)
 
 
 def _start(query: StepQuery) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from elastream.engines.spark.ledger import can_drop, dropped_as_late
 from elastream.engines.spark.query import Written
 from elastream.engines.spark.stages import Stages, Work
 from elastream.monitor import Reading
@@ -40,7 +41,7 @@ class StepMeter:
     _records_in: float = 0.0
     _records_out: float = 0.0
     _late: float | None = None
-    """Dropped as late; none where nothing in the query could be."""
+    """Dropped as late; none where the query has no event time."""
     _told: set[tuple[str, int, str]] = field(default_factory=set)
     """The progress that was looked at before, as far as Spark still has it."""
     _busy_s: float = 0.0
@@ -177,10 +178,8 @@ class StepMeter:
         for entry in progress:
             key = (str(entry["runId"]), int(entry["batchId"]), str(entry.get("timestamp")))
             self._told.add(key)
-            operators = entry.get("stateOperators") or ()
-            if operators and key not in known:
-                dropped = sum(int(one.get("numRowsDroppedByWatermark", 0)) for one in operators)
-                self._late = (self._late or 0.0) + dropped
+            if can_drop(entry) and key not in known:
+                self._late = (self._late or 0.0) + dropped_as_late(entry)
 
     def _useful_s(self, work: Work, core_wait: float | None) -> float:
         """The useful time of a batch: without what its tasks waited for a core."""

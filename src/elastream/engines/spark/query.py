@@ -80,7 +80,7 @@ class StepQuery:
         """In a row, without a batch between them."""
         self._query: StreamingQuery | None = None
         self._ended_progress: list[StreamingQueryProgress] = []
-        """Of queries that another one has followed, until someone takes it."""
+        """Of queries that another one has followed, until someone has taken it in."""
         self._stopping = threading.Event()
         self._batch_ended: int | None = None
         self._batch_running = threading.Event()
@@ -100,10 +100,13 @@ class StepQuery:
             raise ElastreamError(f"{self.step.name!r} is not running")
         return self._query
 
-    def take_progress(self) -> list[StreamingQueryProgress]:
-        """What Spark tells of recent batches, those before a restart included."""
-        ended, self._ended_progress = self._ended_progress, []
-        return [*ended, *self.query.recentProgress]
+    def recent_progress(self) -> list[StreamingQueryProgress]:
+        """What Spark tells of recent batches, those before a restart included until they are forgotten."""
+        return [*self._ended_progress, *self.query.recentProgress]
+
+    def forget_ended(self) -> None:
+        """Someone has taken in what was told of queries before this one."""
+        self._ended_progress = []
 
     @property
     def parallelism(self) -> int:

@@ -25,7 +25,7 @@ from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_o
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.manager.events import Event, Trouble, event_to_json
+from elastream.manager.events import Accounted, Event, Trouble, event_to_json
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
@@ -35,6 +35,8 @@ from elastream.monitor import Snapshot
 from elastream.monitor.recording import RecordingWriter, RunHeader
 from elastream.nodes.files import WorkerNodes
 from elastream.policies.catalog import Policy
+
+_STOPPING = "stopping after the batches under way"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,19 +150,23 @@ def run(
             with (
                 stopping_on_signals(clock),  # not before: Spark takes Ctrl-C for itself when it starts
                 _running(file, options, spark, workers, on_phase) as engine,
-                _generator(file, options, on_phase),
                 Store(options.folder / "manager.sqlite") as store,
                 RecordingWriter(options.folder / "recording.jsonl") as recording,
             ):
                 recording.begin(header)
 
-                def record_snapshot(snapshot: Snapshot) -> None:
-                    recording.snapshot(snapshot)
-                    on_snapshot(snapshot)
-
                 def record_event(event: Event) -> None:
                     recording.write(event_to_json(event))
                     on_event(event)
+
+                def record_faults() -> None:
+                    for fault in engine.new_faults():
+                        record_event(Trouble(at_s=clock.now(), what=fault))
+
+                def record_snapshot(snapshot: Snapshot) -> None:
+                    recording.snapshot(snapshot)
+                    on_snapshot(snapshot)
+                    record_faults()
 
                 manager = Manager(
                     engine=engine,
@@ -172,10 +178,16 @@ def run(
                     on_event=record_event,
                     inbox=inbox,
                 )
-                on_phase("running")
-                if engine.shortage is not None:
-                    record_event(Trouble(at_s=clock.now(), what=engine.shortage))
-                manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
+                with _generator(file, options, on_phase):
+                    on_phase("running")
+                    if engine.shortage is not None:
+                        record_event(Trouble(at_s=clock.now(), what=engine.shortage))
+                    manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
+                on_phase(_STOPPING)
+                engine.halt()
+                accounts = engine.accounts()
+                record_faults()
+                record_event(Accounted(at_s=clock.now(), accounts=accounts))
         except OSError as error:
             raise ElastreamError(
                 f"{options.folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was "
@@ -234,7 +246,8 @@ def _running(
     try:
         yield engine
     finally:
-        on_phase("stopping after the batches under way")
+        if not engine.halted:
+            on_phase(_STOPPING)
         engine.stop()
 
 

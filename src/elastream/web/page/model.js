@@ -56,6 +56,12 @@ export class Model {
     return this.run.window?.operators.find((operator) => operator.name === name) ?? null;
   }
 
+  /** What an operator dropped as late in all that is shown; null without event time. */
+  lateOf(name) {
+    const known = (this.run.history.operators.get(name)?.records_late ?? []).filter((count) => count !== null);
+    return known.length ? known.reduce((total, count) => total + count, 0) : null;
+  }
+
   /** The worst of the operators: what one look at the page should tell. */
   get health() {
     const found = (this.run.window?.operators ?? []).map((operator) => operator.health);
@@ -102,7 +108,7 @@ function push(all, row, length) {
 
 const SOURCE_FIELDS = ["offered_per_s", "achieved_per_s", "processed_per_s"];
 const OPERATOR_FIELDS = [
-  "parallelism", "observed_per_s", "true_per_s", "required_per_s", "utilization", "backlog", "latency_s", "health",
+  "parallelism", "observed_per_s", "true_per_s", "required_per_s", "utilization", "backlog", "latency_s", "records_late", "health",
 ];
 
 function pad(columns, length) {
@@ -130,7 +136,7 @@ function paired(column, half, spans, field) {
 function both(first, second, firstS, secondS, field) {
   if (field === "at_s" || field === "parallelism") return second;
   if (first === null || second === null) return second ?? first;
-  if (field === "span_s") return first + second;
+  if (field === "span_s" || field === "records_late") return first + second;
   if (field === "health") return WORST[Math.min(WORST.indexOf(first), WORST.indexOf(second))];
   if (!MEANS.includes(field)) return Math.max(first, second);
   const total = firstS + secondS;

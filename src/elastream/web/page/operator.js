@@ -11,7 +11,7 @@ export function showOperator(host, model, name, { onClose }) {
   if (!operator) return host.replaceChildren();
   const window = model.windowOf(name);
   const advice = model.run.proposal?.advice.find((found) => found.operator === name);
-  const facts = operator.kind === "source" ? sourceFacts(model, name) : operatorFacts(operator, window, advice, model.run.manager.bounds);
+  const facts = operator.kind === "source" ? sourceFacts(model, name) : operatorFacts(operator, window, advice, model);
   const health = window?.health ?? "unknown";
   return host.replaceChildren(
     make("div", { class: "operator-head" },
@@ -29,8 +29,8 @@ function sourceFacts(model, name) {
 
 const readers = (model, name) => model.run.graph.edges.filter(({ producer }) => producer === name).map(({ consumer }) => consumer).join(", ") || NOTHING;
 
-function operatorFacts(operator, window, advice, bounds) {
-  const set = new Map(Object.entries(bounds)).get(operator.name);
+function operatorFacts(operator, window, advice, model) {
+  const set = new Map(Object.entries(model.run.manager.bounds)).get(operator.name);
   const each = window?.true_per_s && window.parallelism ? window.true_per_s / window.parallelism : null;
   return [
     ["Parallelism", number(window?.parallelism ?? null), "instances that run now"],
@@ -44,6 +44,7 @@ function operatorFacts(operator, window, advice, bounds) {
     ["Without a core", percent(window?.wait_core_share), "of the time that it wanted a core"],
     ["Backlog", number(window?.backlog), "records that waited when the window ended"],
     ["Latency", duration(window?.latency_s), "how long a record takes"],
+    ["Dropped as late", number(model.lateOf(operator.name)), "records that came behind its watermark, at least as many, since what is shown began"],
     ["A record costs", duration(window?.batch?.per_record_s), "busy time of one slot"],
     ["Bounds", boundsText(operator, set), set ? "set while it ran, within those of the pipeline" : "of the pipeline"],
     ["State partitions", number(operator.state_partitions), "beyond as many, instances have nothing to do"],

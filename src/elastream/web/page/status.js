@@ -96,6 +96,7 @@ export class Status {
     const trouble = run.events.findLast(({ kind }) => kind === "trouble");
     if (trouble && trouble.at_s >= since) yield { key: "trouble", tone: "behind", title: `Trouble at ${time(trouble.at_s)}.`, text: trouble.text };
     if (run.window?.missing.length) yield { key: "missing", tone: "strained", title: "Not everything could be measured.", text: run.window.missing.join("; ") };
+    for (const note of run.window?.notes ?? []) yield { key: `note ${note}`, tone: "strained", title: "Note:", text: note };
   }
 }
 

@@ -1,6 +1,6 @@
 // At a glance: whether it keeps up, what comes in, what it uses; and what it has cost beside a static peak.
 
-import { healthIcon, make, setAttribute, setHealth, setText } from "./dom.js";
+import { healthIcon, make, setAttribute, setHealth, setHidden, setText } from "./dom.js";
 import { NOTHING, duration, instanceTime, number, percent, plural, rate, share } from "./format.js";
 
 const sum = (values) => {
@@ -17,6 +17,7 @@ export class Summary {
       instances: tile("Instances"),
       backlog: tile("Backlog"),
       latency: tile("Latency"),
+      late: tile("Dropped as late"),
       saved: tile("Saved", "against a static peak"),
     };
     host.append(...Object.values(this.tiles).map(({ element }) => element));
@@ -37,6 +38,11 @@ export class Summary {
     this.#set("backlog", number(sum(scaled.map(({ backlog }) => backlog))), waiting ? `most wait for ${waiting}` : most === null ? "not measured" : "nothing waits");
     const [slowest, latency] = worst(scaled, "latency_s");
     this.#set("latency", duration(latency), slowest ? `at ${slowest}` : latency === null ? "not measured" : "");
+    const late = scaled.map(({ name }) => ({ name, late: model.lateOf(name) }));
+    const [dropping, lost] = worst(late, "late");
+    setHidden(this.tiles.late.element, lost === null); // only where there is event time
+    // of an aggregate, records of one key and task are counted as one
+    this.#set("late", `${dropping ? "≥ " : ""}${number(sum(late.map(({ late: count }) => count)))}`, dropping ? `most by ${dropping}` : "nothing");
     this.#set("saved", percent(cost.saved_share), "against a static peak");
   }
 
