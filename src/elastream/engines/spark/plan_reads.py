@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from elastream.engines.spark.channels import files_source, kafka_source
+from elastream.engines.spark.logical_plan import nodes_of
 
 _CHANNELS = (files_source.FORMAT, kafka_source.FORMAT)
 # each of these takes every record of its input, whatever the data; a limit does not, nor need a join with a table
@@ -54,7 +54,7 @@ class PlanReads:
 
 
 def plan_reads(frame: DataFrame) -> PlanReads:
-    nodes = list(_nodes(frame._jdf.queryExecution().analyzed()))
+    nodes = list(nodes_of(frame._jdf.queryExecution().analyzed()))
     streams = tuple(_channel(node) for node in nodes if _reads_a_stream(node))
     names = {str(node.nodeName()) for node in nodes}
     with_tables = any(not node.isStreaming() for node in nodes)
@@ -63,14 +63,6 @@ def plan_reads(frame: DataFrame) -> PlanReads:
         takes_all=names <= _TAKES_ALL and not with_tables,
         passes_all_on=names <= _PASSES_ALL_ON and len(streams) == 1,
     )
-
-
-def _nodes(node: Any) -> Iterator[Any]:
-    """Of a logical plan of the JVM, each before those below it, from left to right."""
-    yield node
-    children = node.children()
-    for index in range(children.size()):
-        yield from _nodes(children.apply(index))
 
 
 def _reads_a_stream(node: Any) -> bool:
