@@ -88,6 +88,6 @@ def test_a_watermark_above_a_union_is_declared_on_each_input() -> None:
         shared={"a": {"at": 10_000}, "b": {"time": 10_000}},
     )
     found = EventTimes.of({"a": _SOURCE, "b": _SOURCE, "counts": both}, {"a": (), "b": (), "counts": ("a", "b")})
-    assert found.declared("counts", "b") == {"time": 10_000}
-    assert found.declared("a", "nothing") == {}
+    assert found.shared_by("counts") == {"a": {"at": 10_000}, "b": {"time": 10_000}}
+    assert found.shared_by("a") == found.shared_by("nobody") == {}
     assert found.warnings() == []

@@ -13,6 +13,7 @@ from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.event_time import (
     Needed,
+    below_the_union,
     carried_delays,
     event_time_of,
     with_watermarks,
@@ -112,3 +113,18 @@ def test_marks_are_taken_off_and_put_on_again(inputs: Inputs) -> None:
     assert [field.metadata for field in bare.fields] == [{}, {}, {}]
     again = with_watermarks(inputs.read("a"), {"at": 10_000})
     assert again.schema == marked.schema
+
+
+def test_a_watermark_above_a_union_is_moved_below_it(inputs: Inputs) -> None:
+    def counts(a: DataFrame, b: DataFrame) -> DataFrame:
+        both = a.union(b.filter("auction > 3")).withWatermark("at", "10 seconds")
+        return both.groupBy(F.window("at", "1 minute"), "auction").count()
+
+    a, b = inputs.read("a"), inputs.read("b")
+    shared = event_time_of(counts(a, b), inputs.names).shared
+    marked = (with_watermarks(one, shared[name]) for one, name in ((a, "a"), (b, "b")))
+    moved = below_the_union(counts(*marked), shared, inputs.names)
+    found = event_time_of(moved, inputs.names)
+    assert found.shared == {}
+    assert {name: columns(needed) for name, needed in found.followed.items()} == {"a": {"at"}, "b": {"at"}}
+    assert moved.schema == counts(a, b).schema

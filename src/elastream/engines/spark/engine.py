@@ -27,6 +27,7 @@ from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.core_waits import CoreWaits
 from elastream.engines.spark.event_time import (
     EventTimes,
+    below_the_union,
     carried_delays,
     event_time_of,
     with_watermarks,
@@ -103,6 +104,8 @@ class SparkEngine:
         self._schemas: dict[str, StructType] = {}
         self._carried: dict[str, Mapping[str, int]] = {}
         """Watermarks that hold for the readers of a step: the delay in milliseconds, by column."""
+        self._inherited: dict[str, Mapping[str, Mapping[str, int]]] = {}
+        """Of those, what is declared again on each input of a step."""
         self._frames: dict[str, DataFrame] = {}
         self._event_time = EventTimes()
         self._watermarks: dict[str, WatermarkWatch] = {}
@@ -302,7 +305,7 @@ class SparkEngine:
         output = self._output(step)
         if output is not None:
             output.create()
-        frame = self._build(step)
+        frame = self._declared_frame(step)
         check_frame(step, frame)
         self._frames[step.name] = frame
         self._books.open(step, plan_reads(frame), output)
@@ -310,8 +313,22 @@ class SparkEngine:
             self._schemas[step.name] = without_marks(frame.schema)
             self._carried[step.name] = carried_delays(frame, output_mode=step.output_mode)
 
+    def _declared_frame(self, step: Step) -> DataFrame:
+        """With the watermarks that hold behind its inputs, but for those above which it declares one of its own."""
+        frame = self._build(step)
+        own = event_time_of(frame, self._folders()).followed
+        self._inherited[step.name] = {
+            read: self._carried.get(read, {})
+            for read in step.reads
+            if read not in own and step.kind is not Kind.SINK
+        }
+        return self._build(step) if any(self._inherited[step.name].values()) else frame
+
+    def _folders(self) -> dict[str, str]:
+        return {str(self._workspace.channel(step.name).log.folder): step.name for step in self._pipeline.steps}
+
     def _event_times(self) -> EventTimes:
-        folders = {str(self._workspace.channel(step.name).log.folder): step.name for step in self._pipeline.steps}
+        folders = self._folders()
         reads = {name: self._pipeline[name].reads for name in self._graph.order}
         found = EventTimes.of({n: event_time_of(frame, folders) for n, frame in self._frames.items()}, reads)
         for text in found.warnings():
@@ -379,12 +396,11 @@ class SparkEngine:
             return self._read(step.reads[0], step.name)
         if step.kind is Kind.SOURCE:
             return frame_of(step, self._spark)
-        return frame_of(step, *(self._input(name, step.name) for name in step.reads))
-
-    def _input(self, producer: str, reader: str) -> DataFrame:
-        """With the watermarks that a single query would have on it."""
-        frame = with_watermarks(self._read(producer, reader), self._carried.get(producer, {}))
-        return with_watermarks(frame, self._event_time.declared(reader, producer))
+        shared = self._event_time.shared_by(step.name)
+        declared = {**self._inherited.get(step.name, {}), **shared}
+        inputs = [with_watermarks(self._read(n, step.name), declared.get(n, {})) for n in step.reads]
+        frame = frame_of(step, *inputs)
+        return below_the_union(frame, shared, self._folders()) if shared else frame
 
     def _read(self, producer: str, reader: str) -> DataFrame:
         return self._workspace.channel(producer).stream(

@@ -11,7 +11,8 @@ a reader would overtake records of the same source batch, and drop them as late.
    Spark's source brings as a single batch is still worked off in many. Other operators publish a batch as a
    whole, which flows through;
 3. a watermark that was declared in a source or an operator without state is declared again for its readers, as in
-   a single query it would still be there.
+   a single query it would still be there; not where a reader declares one of its own, which Spark would refuse in
+   a single query.
 
 Why nothing is dropped that a single query with the same source batches would not drop: let r be a record of source
 batch k. The single query drops it if it lies behind the watermark of the batches before k. Here, by 1 and by
@@ -24,8 +25,8 @@ ends, so its commits are in order, too. A feed's writer decides what is a commit
 
 With several inputs Spark takes the lowest of their watermarks, and each is bounded as above. A single watermark
 above a union follows the input that runs ahead. In a single query the inputs advance together, ours do not: so
-such a watermark is declared on each input, too, and the lowest of them counts (`EventTimes.declared`). An input
-that has fallen silent then holds it back, and is named (`watermark_watch.py`).
+such a watermark is declared on each input in its place (`below_the_union`), and the lowest of them counts. An
+input that has fallen silent then holds it back, and is named (`watermark_watch.py`).
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from elastream.engines.spark.logical_plan import (
     output_of,
     relations_of,
     stateful_nodes,
+    without_nodes,
 )
 
 _WATERMARK = "EventTimeWatermark"
@@ -84,7 +86,7 @@ def event_time_of(frame: DataFrame, inputs: Mapping[str, str]) -> StepEventTime:
     for node in nodes_of(plan):
         if node.nodeName() != _WATERMARK:
             continue
-        below = {inputs[folder] for folder, _ in relations_of(node) if folder in inputs}
+        below = _inputs_below(node, inputs)
         mark = next(one for one in output_of(node) if one.id == int(node.eventTime().exprId().id()))
         columns = {inputs[folder]: column for folder, column in origins_of(node, mark.id) if folder in inputs}
         for name in below:
@@ -144,10 +146,10 @@ class EventTimes:
         kinds = [field.dataType for field in schema.fields if field.name == column]
         return column if len(kinds) == 1 and isinstance(kinds[0], TimestampType | TimestampNTZType) else None
 
-    def declared(self, reader: str, read: str) -> Mapping[str, int]:
-        """Watermarks to declare on what a reader reads there: a shared one follows the input that is behind."""
+    def shared_by(self, reader: str) -> Mapping[str, Mapping[str, int]]:
+        """Watermarks above a union in the plan of a step, to be declared on each of its inputs instead."""
         step = self.steps.get(reader)
-        return {} if step is None else step.shared.get(read, {})
+        return {} if step is None else step.shared
 
     def warnings(self) -> list[str]:
         """What cannot be kept as the pipeline is written."""
@@ -206,6 +208,23 @@ def with_watermarks(frame: DataFrame, delays: Mapping[str, int]) -> DataFrame:
     for column, delay_ms in delays.items():
         frame = frame.withWatermark(column, f"{delay_ms} milliseconds")
     return frame
+
+
+def below_the_union(frame: DataFrame, shared: Mapping[str, Any], inputs: Mapping[str, str]) -> DataFrame:
+    """A frame whose inputs were given the watermark that they share, without the one above them: Spark refuses a
+    second watermark on the way."""
+
+    def is_shared(node: Any) -> bool:
+        if node.nodeName() != _WATERMARK:
+            return False
+        below = _inputs_below(node, inputs)
+        return len(below) > 1 and below <= set(shared)
+
+    return without_nodes(frame, is_shared)
+
+
+def _inputs_below(node: Any, inputs: Mapping[str, str]) -> set[str]:
+    return {inputs[folder] for folder, _ in relations_of(node) if folder in inputs}
 
 
 def _without_mark(field: StructField) -> StructField:

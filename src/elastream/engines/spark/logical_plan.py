@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from pyspark.sql import DataFrame
 
 _STATEFUL = (
     "Aggregate",
@@ -85,6 +87,24 @@ def relations_of(plan: Any) -> Iterator[tuple[str, list[Attribute]]]:
             path = node.extraOptions().get("path")
             if path is not None:
                 yield str(path), output_of(node)
+
+
+def without_nodes(frame: DataFrame, drop: Callable[[Any], bool]) -> DataFrame:
+    """The same without these nodes of its plan; each has a single child, whose columns are its own."""
+    spark = frame.sparkSession
+    jvm: Any = spark.sparkContext._jvm
+    plan = _without(frame._jdf.queryExecution().analyzed(), drop, jvm)
+    found = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
+    return DataFrame(found, spark)
+
+
+def _without(node: Any, drop: Callable[[Any], bool], jvm: Any) -> Any:
+    if drop(node):
+        return _without(node.children().head(), drop, jvm)
+    children = jvm.java.util.ArrayList()
+    for child in _each(node.children()):
+        children.add(_without(child, drop, jvm))
+    return node.withNewChildren(jvm.scala.jdk.javaapi.CollectionConverters.asScala(children).toSeq())
 
 
 def stateful_nodes(plan: Any) -> list[str]:
