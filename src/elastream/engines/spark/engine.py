@@ -314,15 +314,14 @@ class SparkEngine:
             self._carried[step.name] = carried_delays(frame, output_mode=step.output_mode)
 
     def _declared_frame(self, step: Step) -> DataFrame:
-        """With the watermarks that hold behind its inputs, but for those above which it declares one of its own."""
+        """With the watermarks that hold for its inputs, but where it declares one of its own."""
         frame = self._build(step)
+        if step.kind is not Kind.OPERATOR:
+            return frame
         own = event_time_of(frame, self._folders()).followed
-        self._inherited[step.name] = {
-            read: self._carried.get(read, {})
-            for read in step.reads
-            if read not in own and step.kind is not Kind.SINK
-        }
-        return self._build(step) if any(self._inherited[step.name].values()) else frame
+        inherited = {read: self._carried.get(read, {}) for read in step.reads if read not in own}
+        self._inherited[step.name] = inherited
+        return self._build(step) if any(inherited.values()) else frame
 
     def _folders(self) -> dict[str, str]:
         return {str(self._workspace.channel(step.name).log.folder): step.name for step in self._pipeline.steps}
