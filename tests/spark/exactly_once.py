@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import os
 import random
@@ -37,6 +38,7 @@ from elastream.engines.spark.crash_points import VARIABLE, CrashPoint
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.state import look
 from elastream.engines.spark.workspace import Workspace
+from elastream.manager.events import Accounted, event_from_json
 
 PATIENCE_S = 240.0  # far more than anything takes on a machine that does nothing else
 _POLL_S = 0.05
@@ -113,12 +115,7 @@ class Driver:
 
         Spark gives the workers a process group of their own, but they stay in the session.
         """
-        deadline_s = time.monotonic() + PATIENCE_S
-        while members := list(_members(self._process.pid)):
-            assert time.monotonic() < deadline_s, f"processes {members} of a killed driver do not go away"
-            for member in members:
-                _kill(member)
-            time.sleep(0.01)
+        kill_session(self._process.pid)
         self._process.wait()
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -136,6 +133,16 @@ class Driver:
 
     def _last_said(self) -> str:
         return "\n".join(self._said().splitlines()[-60:])
+
+
+def kill_session(session: int) -> None:
+    """Kill every process of a session, and return when none of them is left."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while members := list(_members(session)):
+        assert time.monotonic() < deadline_s, f"processes {members} of a killed driver do not go away"
+        for member in members:
+            _kill(member)
+        time.sleep(0.01)
 
 
 def _members(session: int) -> Iterator[int]:
@@ -232,6 +239,32 @@ def faults(folder: Path, numbers: int) -> list[str]:
     return found
 
 
+def account_faults(folder: Path, numbers: int) -> list[str]:
+    """What is wrong with what a driver that was stopped told of where every record went."""
+    told = event_from_json(json.loads(program.told_accounts(folder).read_text()))
+    assert isinstance(told, Accounted)
+    found = list(told.accounts.differences)
+    steps = {step.operator: step for step in told.accounts.steps}
+    counts = len(_kept(folder, "counts"))
+    expected = {
+        program.FEED: (None, numbers),
+        "marked": (numbers, numbers),
+        "counts": (numbers, counts),
+        "pairs": (2 * numbers, numbers),
+        "kept_marked": (numbers, numbers),
+        "kept_counts": (counts, counts),
+        "kept_pairs": (numbers, numbers),
+    }
+    for name, (taken, put) in expected.items():
+        step = steps[name]
+        if (step.records_in, step.records_out, step.waiting or 0) != (taken, put, 0):
+            found.append(
+                f"{name} is said to have {step.records_in} in, {step.records_out} out and {step.waiting} waiting, "
+                f"it should be {taken}, {put} and 0"
+            )
+    return found
+
+
 def _not_once(what: str, found: list[tuple[int, ...]], numbers: int) -> Iterator[str]:
     times = Counter(number for number, _ in found)
     lost = [number for number in range(numbers) if number not in times]
@@ -289,7 +322,7 @@ def assert_each_once(ending: Ending) -> None:
 def _ending(folder: Path, numbers: int, began_s: float) -> Ending:
     return Ending(
         numbers=numbers,
-        faults=faults(folder, numbers),
+        faults=[*faults(folder, numbers), *account_faults(folder, numbers)],
         batches=committed(folder),
         took_s=time.monotonic() - began_s,
     )

@@ -5,7 +5,7 @@
 It has a stateless, a keyed stateful and a joining operator, each with a sink that keeps what it gives. It says
 `ready` when all queries are started. Lines on its standard input are commands: `rescale marked=3 counts=1` is
 answered with a line that begins with `rescaled`; `stop`, or the end of the input, stops it after the batches under
-way.
+way, and it tells where every record went.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.session import start_session
 from elastream.manager.decision import Decision
+from elastream.manager.events import Accounted, event_to_json
+from elastream.whole_files import write_json
 
 FEED = "numbers"
 SCHEMA = "id bigint"
@@ -64,6 +66,11 @@ def kept(folder: Path, operator: str) -> Path:
     return folder / f"kept_{operator}"
 
 
+def told_accounts(folder: Path) -> Path:
+    """Where it writes down, when it is stopped, where every record went."""
+    return folder / "accounts.json"
+
+
 def workspace(folder: Path) -> Path:
     return folder / "workspace"
 
@@ -100,6 +107,8 @@ def main(folder: Path, channels: ChannelKind, state_partitions: int) -> None:
         if verb == "stop":
             break
         _rescale(engine, {name: int(count) for name, count in (change.split("=") for change in changes)})
+    engine.halt()
+    write_json(told_accounts(folder), event_to_json(Accounted(at_s=time.time(), accounts=engine.accounts())))
     engine.stop()
     spark.stop()
     print("stopped", flush=True)
