@@ -1,16 +1,25 @@
 """A channel of files: the records lie in Parquet files beside the log.
 
 segments/b17-3f2a/*.parquet    what an attempt at batch 17 wrote; not part of the stream until a commit names it
+segments/b17-3f2a.writing/     the same while Spark writes it
 
 Every attempt has a folder of its own. A task of an attempt that was given up may still be writing when the batch
-is tried again, and must not add a file to the new one.
+is tried again, and must not add a file to the new one. A task that was given up for another of the same attempt
+would write to the same file; so the folder is renamed before anyone looks at what is in it.
+
+**No publication is empty by mistake.** The tasks count the records that they put out, and a batch is published
+only if the files that are found hold as many. Whatever came between (Spark wrote to another file system, a folder
+or a file is gone, a file is cut off), the batch fails with both numbers; Spark has not noted it as done, so its
+input stays where it is and the batch is run again.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,10 +27,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from elastream.engines.spark.channels.counting import counting
 from elastream.engines.spark.channels.files_source import FORMAT
 from elastream.engines.spark.channels.segments import Commit, Position, Segment, SegmentLog
 from elastream.engines.spark.channels.source import read_stream
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
+from elastream.engines.spark.local_paths import for_spark
+from elastream.errors import ElastreamError
 
 
 class FileChannel:
@@ -40,8 +52,9 @@ class FileChannel:
 
     def write(self, frame: DataFrame, batch: int) -> int:
         folder = self._new_attempt(batch)
-        frame.write.parquet(str(folder))
+        counted = _write_parquet(frame, folder)
         segments = [self._segment(path) for path in sorted(folder.glob("*.parquet"))]
+        self._check_all_there(batch, folder, segments, records=counted)
         crash_point(CrashPoint.AFTER_THE_TASKS, self.log.folder.name)
         return self._publish(batch, folder, segments)
 
@@ -55,7 +68,9 @@ class FileChannel:
         folder.mkdir(parents=True)
         path = folder / "records.parquet"
         pq.write_table(records, path)
-        self._publish(batch, folder, [self._segment(path)], came_s=came_s)
+        segments = [self._segment(path)]
+        self._check_all_there(batch, folder, segments, records=records.num_rows)
+        self._publish(batch, folder, segments, came_s=came_s)
 
     def stream(self, spark: SparkSession, schema: StructType, *, reader: str, control: Path) -> DataFrame:
         return read_stream(spark, FORMAT, self.log.folder, schema, reader=reader, control=control)
@@ -72,7 +87,21 @@ class FileChannel:
         return self._segments / f"b{batch}-{uuid.uuid4().hex[:8]}"
 
     def _segment(self, path: Path) -> Segment:
-        return Segment(path=str(path.relative_to(self.log.folder)), records=pq.read_metadata(path).num_rows)
+        try:
+            records = pq.read_metadata(path).num_rows
+        except (OSError, pa.ArrowException) as error:  # gone again, or cut off
+            raise ElastreamError(f"{path}: cannot be read after it was written: {error}") from error
+        return Segment(path=str(path.relative_to(self.log.folder)), records=records)
+
+    def _check_all_there(self, batch: int, folder: Path, segments: Sequence[Segment], *, records: int) -> None:
+        """Before it is published: that what is found is what was written."""
+        found = sum(segment.records for segment in segments)
+        if found != records:
+            raise ElastreamError(
+                f"{self.log.folder.name}: batch {batch} has {records} records, and {found} are found where it was "
+                f"written, in {folder}: nothing of it is published, and its input is kept; does Spark see another "
+                "folder there?"
+            )
 
     def _publish(self, batch: int, folder: Path, segments: list[Segment], *, came_s: float | None = None) -> int:
         self.log.publish(batch, segments, came_s=came_s)
@@ -84,6 +113,16 @@ class FileChannel:
     def _delete(self, commit: Commit) -> None:
         for attempt in {_attempt(segment) for segment in commit.segments}:
             shutil.rmtree(self._segments / attempt, ignore_errors=True)
+
+
+def _write_parquet(frame: DataFrame, folder: Path) -> int:
+    """How many records the tasks have put out; how many are there is another question."""
+    counted, records = counting(frame)
+    writing = folder.with_name(f"{folder.name}.writing")
+    counted.write.parquet(for_spark(writing))
+    with suppress(FileNotFoundError):  # then none are there
+        os.rename(writing, folder)
+    return records()
 
 
 def _attempt(segment: Segment) -> str:
