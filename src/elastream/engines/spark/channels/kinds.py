@@ -93,9 +93,9 @@ class Kafka:
         return _kafka_channel(folder, found)
 
     def jars(self) -> list[Path]:
-        from elastream.engines.spark.kafka.jars import JarUse, jar_paths
+        from elastream.engines.spark.kafka.jars import JarUse, kafka_jars
 
-        return jar_paths(JarUse.CONNECTOR)
+        return kafka_jars().paths(JarUse.CONNECTOR)
 
     def check(self, spark: SparkSession) -> None:
         from elastream.engines.spark.kafka.topic import answers, away_text
