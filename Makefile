@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run simulate test test-long kafka-jars test-tools exactly-once lint bench experiments openapi clean
+.PHONY: run simulate test test-long test-yarn test-jars kafka-jars test-tools exactly-once lint bench experiments openapi clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
 	$(BIN)/elastream run examples/wordcount.py --fresh --duration '225 s' --interval '10 s' \
@@ -13,13 +13,20 @@ run: $(READY)  ## word count on Spark, about four minutes: starts too small, is 
 simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2
 
-test: $(READY) lint kafka-jars test-tools  ## everything that must hold before a change lands
+test: $(READY) lint test-jars test-tools  ## everything that must hold before a change lands
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-long: $(READY)  ## what takes many minutes, or much memory
 	$(BIN)/pytest -m long
 
-kafka-jars: $(READY)  ## into ~/.cache; without them the tests on Kafka are skipped, or fail with CI=true
+test-yarn: $(READY) test-jars  ## a pipeline on YARN with HDFS as the default file system, all on this machine
+	$(BIN)/python tests/spark/hdfs_story.py --yarn
+
+# into ~/.cache; without them the tests on Kafka and on HDFS are skipped, or fail with CI=true
+test-jars: $(READY) kafka-jars
+	-$(BIN)/python tests/spark/hadoop.py fetch
+
+kafka-jars: $(READY)
 	-$(BIN)/elastream kafka fetch
 
 # promtool checks /metrics and the rules, chromium the page. Debian names them so; elsewhere: put them on the PATH.

@@ -176,7 +176,7 @@ def _elastream_growing(
         write_control(path, Control(parallelism=_TASKS, most_records=_BATCH_RECORDS))
     with ExitStack() as watching:
         watches = [
-            watching.enter_context(watched(FileChannel, "_parts")),
+            watching.enter_context(watched(FileChannel, "_segment")),
             watching.enter_context(watched(SegmentLog, "publish")),
         ]
         with running(spark, _pipeline(folder), folder, batch_interval_s=batch_interval_s) as engine:

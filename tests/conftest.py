@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from benchmarks.browser import Browser, missing_browser
 from hypothesis import settings
+from tests.needed import need_jars
 
 from elastream.engines.spark.kafka.broker import Broker
-from elastream.engines.spark.kafka.jars import missing_jars
+from elastream.engines.spark.kafka.jars import kafka_jars
 from elastream.engines.spark.session import check_java
 from elastream.errors import ElastreamError
 
@@ -64,11 +65,7 @@ def java() -> None:
 
 @pytest.fixture(scope="session")
 def broker(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    if missing := missing_jars():
-        why = f"{len(missing)} jars of Kafka are missing, the first {missing[0].file}: see `make kafka-jars`"
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"with CI=true the tests on Kafka must run: {why}")
-        pytest.skip(why)
+    need_jars(kafka_jars(), "Kafka")
     broker = Broker(tmp_path_factory.mktemp("kafka"))
     broker.start()
     yield broker

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
 from elastream.engines.spark.kafka.broker import Broker
-from elastream.engines.spark.kafka.jars import JarUse, jar_paths, missing_jars
+from elastream.engines.spark.kafka.jars import JarUse, kafka_jars
 from elastream.engines.spark.session import start_session
 
 
@@ -30,7 +30,7 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
         "spark.sql.shuffle.partitions": "4",  # of what keeps no state, such as the aggregate of a table
         "spark.sql.session.timeZone": "Asia/Kolkata",  # not that of the files, so that a mix-up shows
     }
-    jars = [] if missing_jars() else jar_paths(JarUse.CONNECTOR)
+    jars = [] if kafka_jars().missing() else kafka_jars().paths(JarUse.CONNECTOR)
     session = start_session("tests", master="local[8]", settings=settings, jars=jars)
     yield session
     session.stop()

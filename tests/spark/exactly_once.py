@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -61,19 +61,23 @@ class Driver:
         *,
         crash_at: str | None = None,
         state_partitions: int | None = None,
+        script: str = program.__file__,
+        environment: Mapping[str, str] | None = None,
+        more: Sequence[str] = (),
     ) -> None:
-        options = ["--kafka", channels.servers] if isinstance(channels, Kafka) else []
+        """`script` may be another program that is told to stop in the same way, with `more` options."""
+        options = [*more, "--kafka", channels.servers] if isinstance(channels, Kafka) else [*more]
         if state_partitions is not None:
             options += ["--state-partitions", str(state_partitions)]
         self._log = folder / "driver.log"
         self._log_begins = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, program.__file__, str(folder), *options],
+                [sys.executable, script, str(folder), *options],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **({VARIABLE: crash_at} if crash_at else {})},
+                env={**os.environ, **(environment or {}), **({VARIABLE: crash_at} if crash_at else {})},
                 start_new_session=True,
                 text=True,
             )
@@ -87,7 +91,7 @@ class Driver:
         self.kill()
 
     def wait_ready(self) -> None:
-        self.wait_until(lambda: "ready" in self._said(), "ready")
+        self.wait_until(lambda: "ready" in self.said(), "ready")
 
     def wait_until(self, true: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
@@ -97,10 +101,10 @@ class Driver:
             time.sleep(_POLL_S)
 
     def rescale(self, wanted: dict[str, int], *, wait: bool = True) -> None:
-        answers = self._said().count("rescaled")
+        answers = self.said().count("rescaled")
         self._command("rescale " + " ".join(f"{name}={count}" for name, count in wanted.items()))
         if wait:
-            self.wait_until(lambda: self._said().count("rescaled") > answers, f"rescaled to {wanted}")
+            self.wait_until(lambda: self.said().count("rescaled") > answers, f"rescaled to {wanted}")
 
     def stop(self) -> None:
         self._command("stop")
@@ -126,13 +130,13 @@ class Driver:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def _said(self) -> str:
+    def said(self) -> str:
         with self._log.open("rb") as log:
             log.seek(self._log_begins)
             return log.read().decode(errors="replace")
 
     def _last_said(self) -> str:
-        return "\n".join(self._said().splitlines()[-60:])
+        return "\n".join(self.said().splitlines()[-60:])
 
 
 def kill_session(session: int) -> None:

@@ -13,8 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from elastream.engines.spark.channels.files import FileChannel
+from elastream.engines.spark.channels.files_source import read_slice
 from elastream.engines.spark.channels.segments import Position
+from elastream.engines.spark.channels.splits import Slice
 from elastream.engines.spark.identity import identity_of
+from elastream.errors import ElastreamError
 from elastream.whole_files import write_json
 
 
@@ -171,3 +174,40 @@ def test_runs_keep_every_record_once_one_after_the_other_whoever_is_killed_where
         if not killed:
             break
     assert kill_at > 3 * len(TOLD), "at an identity, and for each batch at its entry, the head and the note"
+
+
+# --- what is not there whole -----------------------------------------------------------------------------------
+
+
+def test_a_batch_of_which_less_is_found_than_was_given_is_not_published(
+    channel: FileChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel.append(numbers(1))
+    before, write = channel.log.head(), pq.write_table
+    with monkeypatch.context() as harming:
+        harming.setattr(pq, "write_table", lambda table, path: write(table.slice(0, 1), path))
+        with pytest.raises(ElastreamError, match=r"channel: batch 1 has 3 records, and 1 are found where it was"):
+            channel.append(numbers(2, 3, 4))
+        harming.setattr(pq, "write_table", lambda table, path: path.write_bytes(b"PAR1"))
+        with pytest.raises(ElastreamError, match=r"records.parquet: cannot be read after it was written"):
+            channel.append(numbers(2, 3, 4))
+    assert channel.log.head() == before
+    channel.append(numbers(2, 3, 4))
+    assert ids(channel) == [1, 2, 3, 4]
+
+
+def test_a_file_with_fewer_records_than_the_log_says_does_not_pass_for_a_short_one(channel: FileChannel) -> None:
+    channel.append(numbers(1, 2, 3))
+    (path,) = channel.log.folder.glob("segments/*/*.parquet")
+    part = Slice(path=str(path.relative_to(channel.log.folder)), first=1, last=3)
+    schema = numbers().schema
+
+    def read() -> list[int]:
+        return [
+            number for batch in read_slice(channel.log.folder, part, schema) for number in batch["id"].to_pylist()
+        ]
+
+    assert read() == [2, 3]
+    pq.write_table(numbers(1, 2), path)
+    with pytest.raises(ElastreamError, match=r"records.parquet: 3 records were expected, found 2"):
+        read()

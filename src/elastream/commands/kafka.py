@@ -28,13 +28,13 @@ def fetch(as_json: JsonOption = False) -> None:
 
     Each is checked against its SHA-256. ELASTREAM_MAVEN_REPOSITORY names a mirror.
     """
-    from elastream.engines.spark.kafka.jars import cache_folder
+    from elastream.engines.spark.kafka.jars import kafka_jars
 
-    count = _fetch(quiet=as_json)
+    count, folder = _fetch(quiet=as_json), kafka_jars().folder
     if as_json:
-        print(json.dumps({"fetched": count, "folder": str(cache_folder())}))
+        print(json.dumps({"fetched": count, "folder": str(folder)}))
     else:
-        out.print(f"{count} jars fetched, all are in {cache_folder()}", soft_wrap=True)
+        out.print(f"{count} jars fetched, all are in {folder}", soft_wrap=True)
 
 
 @kafka_app.command()
@@ -60,7 +60,7 @@ def start(
 
 
 def _fetch(*, quiet: bool) -> int:
-    from elastream.engines.spark.kafka.jars import fetch_jars
+    from elastream.engines.spark.kafka.jars import kafka_jars
 
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -71,4 +71,6 @@ def _fetch(*, quiet: bool) -> int:
     )
     with bar:
         task = bar.add_task("fetching the jars of Kafka", total=1.0)
-        return fetch_jars(on_progress=lambda name, share: bar.update(task, completed=share, description=name))
+        return kafka_jars().fetch(
+            on_progress=lambda name, share: bar.update(task, completed=share, description=name)
+        )

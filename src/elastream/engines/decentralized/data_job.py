@@ -31,7 +31,9 @@ from elastream.engines.spark.event_time import has_watermark
 from elastream.engines.spark.frames import check_frame, frame_of
 from elastream.engines.spark.identity import identity_of
 from elastream.engines.spark.jvm_lock import JvmLock
+from elastream.engines.spark.local_paths import for_spark
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
+from elastream.engines.spark.same_folder import check_same_folder
 from elastream.engines.spark.session import start_session
 from elastream.errors import InvalidInput
 
@@ -91,10 +93,11 @@ class DataJob:
                 **_SPARK,
                 "spark.driver.memory": self._settings.memory,
                 "spark.local.dir": str(self._folder.path / "scratch"),
-                "spark.sql.warehouse.dir": str(self._folder.path / "scratch"),
+                "spark.sql.warehouse.dir": for_spark(self._folder.path / "scratch"),
             },
             log=self._folder.path / "spark.log",
         )
+        check_same_folder(spark, [self._folder.path])
         self._jvm_lock = JvmLock(spark, self._folder.path / "lock.jvm")
         self._jvm_lock.take()
         self._spark = spark
@@ -120,7 +123,7 @@ class DataJob:
         self._query = (
             frame.writeStream.queryName("data")
             .outputMode(self._step.output_mode)
-            .option("checkpointLocation", str(self._folder.checkpoint))
+            .option("checkpointLocation", for_spark(self._folder.checkpoint))
             .foreachBatch(self._write)
             .trigger(processingTime=f"{round(self._settings.batch_interval_s * 1000)} milliseconds")
             .start()

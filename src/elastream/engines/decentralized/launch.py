@@ -16,6 +16,7 @@ from elastream.engines.decentralized.folders import RunFolder, take_lock
 from elastream.engines.decentralized.settings import RunSettings, first_address, read_settings
 from elastream.engines.decentralized.supervisor import start_supervisor
 from elastream.engines.decentralized.transports import check_same_data, check_transport, with_topics
+from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.pipeline import Kind
 from elastream.engines.spark.run import PipelineFile
 from elastream.engines.spark.session import check_java
@@ -93,4 +94,4 @@ def feeding(run: RunFolder, file: PipelineFile) -> Iterator[None]:
 
 
 def run_folder(folder: Path | None, name: str) -> RunFolder:
-    return RunFolder((folder or Path("out") / f"{name}-decentralized").absolute())
+    return RunFolder(local_folder(folder or Path("out") / f"{name}-decentralized"))

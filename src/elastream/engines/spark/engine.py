@@ -38,6 +38,7 @@ from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions, is_local
 from elastream.engines.spark.frames import check_frame, frame_of, refused_by_spark
 from elastream.engines.spark.jvm_lock import JvmLock
+from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.on_nodes import OnWorkers
 from elastream.engines.spark.on_nodes import on_nodes as placed_on
@@ -45,6 +46,7 @@ from elastream.engines.spark.pipeline import Kind, Pipeline, Step
 from elastream.engines.spark.plan_reads import plan_reads
 from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.rest import RestApi
+from elastream.engines.spark.same_folder import check_same_folder
 from elastream.engines.spark.stages import Stages
 from elastream.engines.spark.state import Refused, take_up_wanted
 from elastream.engines.spark.watermark_watch import WatermarkWatch
@@ -92,10 +94,10 @@ class SparkEngine:
         self._graph = pipeline.graph()
         """With the state partitions of this moment: they may be more than were declared."""
         self._spark = spark
-        # absolute: executors on a cluster have working folders of their own
-        self._workspace = Workspace(folder.absolute(), pipeline.name, channels)
+        folder = local_folder(folder)  # absolute: executors on a cluster have working folders of their own
+        self._workspace = Workspace(folder, pipeline.name, channels)
         self._books = Books(pipeline, self._workspace, local=is_local(str(spark.sparkContext.master)))
-        self._jvm_lock = JvmLock(spark, folder.absolute() / "lock.jvm")
+        self._jvm_lock = JvmLock(spark, folder / "lock.jvm")
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = max(batch_interval_s, longest_batch_s)
         self._start = start or {}
@@ -149,6 +151,7 @@ class SparkEngine:
             self._allocation.choose(self.plan(), {})
             self.shortage = self._allocation.begin(self._slots({}))
             self._set_fetches()
+            self._check_folders()
             for query in self._queries.values():
                 # one after the other: each starts a Python process, which Spark gives ten seconds to come up
                 _start(query)
@@ -292,6 +295,14 @@ class SparkEngine:
             self._queries[name].set_fetches(fetches)
 
     # Building the queries
+
+    def _check_folders(self) -> None:
+        """Refuse to run where not all see the same folder, before anything is read."""
+        run = self._workspace.folder
+        kept = [step.folder for step in self._pipeline.steps if step.folder is not None]
+        state = any(step.state_partitions is not None for step in self._pipeline.steps)
+        shared = [run, *kept] if state or self._workspace.channels.records_in_folder else kept
+        check_same_folder(self._spark, [run, *kept], on_executors=shared)
 
     def _declare(self, step: Step, parallelism: int) -> None:
         """Find out what a step puts out, and make its channel ready."""

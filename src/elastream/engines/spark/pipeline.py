@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.engines.spark.local_paths import local_folder
 from elastream.errors import InvalidInput
 
 DEFAULT_STATE_PARTITIONS = 12
@@ -161,9 +162,11 @@ class Pipeline:
 
     def keep(self, name: str, *, reads: str, folder: Path, parallelism: int = 1) -> None:
         """A sink that keeps every record once, in Parquet files in a folder."""
-        self._add(
-            Step(name=name, kind=Kind.SINK, reads=_names(reads), folder=Path(folder), parallelism=parallelism)
-        )
+        try:
+            where = local_folder(Path(folder))
+        except InvalidInput as error:
+            raise error.at(f"pipeline {self.name!r}: {name!r}") from None
+        self._add(Step(name=name, kind=Kind.SINK, reads=_names(reads), folder=where, parallelism=parallelism))
 
     def graph(self) -> Dataflow:
         """The dataflow, checked: unknown names, cycles and sinks with readers are refused."""

@@ -27,6 +27,7 @@ from elastream.engines.spark.channels.channel import Channel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
+from elastream.engines.spark.local_paths import for_spark
 from elastream.engines.spark.pipeline import Step
 from elastream.engines.spark.state import Refused, Wanted, look, read_wanted, repartition, write_wanted
 from elastream.engines.spark.workspace import Workspace
@@ -93,6 +94,8 @@ class StepQuery:
         """As far as is known: Spark refuses it for some operators, but only when asked."""
         self._not_started: str | None = None
         """Why it could not be started the last time."""
+        self._not_written: str | None = None
+        """Why its last batch failed, where that is a sentence of ours: Spark puts it in the middle of its own."""
 
     @property
     def query(self) -> StreamingQuery:
@@ -137,14 +140,14 @@ class StepQuery:
 
     def _begin(self, *, once: bool = False) -> None:
         self._stopping.clear()
-        self._batch_ended = None
+        self._batch_ended = self._not_written = None
         frame = self._build()
         if self.step.state_partitions is not None:
             frame = frame.coalesce(self.parallelism)
         writer = (
             frame.writeStream.queryName(self.step.name)
             .outputMode(self.step.output_mode)
-            .option("checkpointLocation", str(self._workspace.checkpoint(self.step.name)))
+            .option("checkpointLocation", for_spark(self._workspace.checkpoint(self.step.name)))
             .foreachBatch(self._write)
         )
         if once:
@@ -209,13 +212,14 @@ class StepQuery:
         self._query.stop()
 
     def failure(self) -> str | None:
-        """What a query that ended by itself, or could not be started, died of."""
+        """What a query that ended by itself, or could not be started, died of; the first line says most."""
         if self._not_started is not None:
             return self._not_started
         if self._query is None or self._query.isActive or self._stopping.is_set():
             return None
         error = self._query.exception()
-        return "it ended without an error" if error is None else str(error)
+        told = "it ended without an error" if error is None else str(error)
+        return told if self._not_written is None else f"{self._not_written}\n{told}"
 
     def rescale(self, parallelism: int, state_partitions: int | None = None) -> None:
         """To so many instances, and where given to as many partitions of the state."""
@@ -293,6 +297,9 @@ class StepQuery:
             self._batch_ended = batch
             self.failures = 0
             self._size_batches(time.monotonic() - began)
+        except ElastreamError as error:
+            self._not_written = str(error)
+            raise
         finally:
             self._batch_running.clear()
 

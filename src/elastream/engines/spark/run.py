@@ -21,6 +21,7 @@ from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.cluster import Cluster, ClusterOptions
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.executors import ExecutorOptions, is_local, session_settings, starting_slots
+from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on, placed_operator
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
@@ -115,6 +116,7 @@ class RunOptions:
     """On which the instances of an operator are placed; without a cluster as the master the run starts one."""
 
     def __post_init__(self) -> None:
+        local_folder(self.folder)
         if self.nodes is not None and not (is_local(self.master) or self.master.startswith("spark://")):
             raise InvalidInput(f"--nodes starts workers of a standalone cluster, found --master {self.master}")
         if self.executors.spare and is_local(self.master):

@@ -73,7 +73,7 @@ def start_session(
     for key, value in {**_SETTINGS, _JAVA_OPTIONS: f"{_DEEP_STACK} {_logging(log)}", **(settings or {})}.items():
         builder = builder.config(key, value)
     if jars:
-        builder = builder.config("spark.jars", ",".join(map(str, jars)))
+        builder = builder.config("spark.jars", ",".join(jar.absolute().as_uri() for jar in jars))
     if is_local(master) or _is_loopback(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for another, and warns
         builder = builder.config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")

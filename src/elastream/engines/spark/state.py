@@ -20,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from elastream.engines.spark.local_paths import for_spark
 from elastream.errors import ElastreamError
 from elastream.whole_files import write_json
 
@@ -89,8 +90,15 @@ def repartition(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
     manager: Any = getattr(spark, "_streamingCheckpointManager", None)
     if not hasattr(manager, "repartition"):  # not public yet, so it may be elsewhere in another release
         raise Refused(f"Spark {spark.version} cannot move state: PySpark 4.3 is known to")
+    where = for_spark(checkpoint)
+    jvm: Any = spark.sparkContext._jvm
+    uri = jvm.org.apache.hadoop.fs.Path(where).toUri()
+    if (
+        uri.getRawPath() != uri.getPath()
+    ):  # Spark would look for `a%20b` where the folder is called `a b`, and make it
+        raise Refused(f"Spark cannot move state where the path has spaces, or signs such as % and #: {checkpoint}")
     try:
-        manager.repartition(str(checkpoint), partitions)
+        manager.repartition(where, partitions)
     except Exception as error:  # of several classes, some of them not translated from the JVM's
         reason = _reason(error)
         if _undo(checkpoint):

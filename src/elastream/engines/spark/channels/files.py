@@ -1,16 +1,25 @@
 """A channel of files: the records lie in Parquet files beside the log.
 
 segments/b17-3f2a/*.parquet    what an attempt at batch 17 wrote; not part of the stream until a commit names it
+segments/b17-3f2a.writing/     the same while Spark writes it
 
 Every attempt has a folder of its own. A task of an attempt that was given up may still be writing when the batch
-is tried again, and must not add a file to the new one.
+is tried again, and must not add a file to the new one. A task that was given up for another of the same attempt
+would write to the same file; so the folder is renamed before anyone looks at what is in it.
+
+**No publication is empty by mistake.** The tasks count the records that they put out, and a batch is published
+only if the files that are found hold as many. Whatever came between (Spark wrote to another file system, a folder
+or a file is gone, a file is cut off), the batch fails with both numbers; Spark has not noted it as done, so its
+input stays where it is and the batch is run again.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +27,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from elastream.engines.spark.channels.counting import counting
 from elastream.engines.spark.channels.cuts import (
     LEAST_TO_CUT,
     MOST_RECORDS_OF_A_FILE,
@@ -31,6 +41,8 @@ from elastream.engines.spark.channels.files_source import FORMAT
 from elastream.engines.spark.channels.segments import Commit, Position, Segment, SegmentLog
 from elastream.engines.spark.channels.source import read_stream
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
+from elastream.engines.spark.local_paths import for_spark
+from elastream.errors import ElastreamError
 
 
 class FileChannel:
@@ -49,12 +61,10 @@ class FileChannel:
 
     def write(self, frame: DataFrame, batch: int, *, event_time: str | None = None) -> int:
         folder = self._new_attempt(batch)
-        if event_time is None:
-            frame.write.parquet(str(folder))
-        else:
-            ordered = in_order(frame, event_time)
-            ordered.write.option("maxRecordsPerFile", MOST_RECORDS_OF_A_FILE).parquet(str(folder))
-        parts = self._parts(sorted(folder.glob("*.parquet")), event_time)
+        counted = _write_parquet(frame, folder, event_time)
+        segments = [self._segment(path) for path in sorted(folder.glob("*.parquet"))]
+        self._check_all_there(batch, folder, segments, records=counted)
+        parts = self._parts(segments, event_time)
         crash_point(CrashPoint.AFTER_THE_TASKS, self.log.folder.name)
         return self._publish(batch, folder, parts)
 
@@ -68,7 +78,9 @@ class FileChannel:
         folder.mkdir(parents=True)
         path = folder / "records.parquet"
         pq.write_table(records, path)
-        self._publish(batch, folder, self._parts([path], None), came_s=came_s)
+        segments = [self._segment(path)]
+        self._check_all_there(batch, folder, segments, records=records.num_rows)
+        self._publish(batch, folder, Parts(segments=tuple(segments)), came_s=came_s)
 
     def stream(
         self, spark: SparkSession, schema: StructType, *, reader: str, control: Path, at_cuts: bool = False
@@ -87,18 +99,31 @@ class FileChannel:
     def _new_attempt(self, batch: int) -> Path:
         return self._segments / f"b{batch}-{uuid.uuid4().hex[:8]}"
 
-    def _parts(self, paths: Sequence[Path], event_time: str | None) -> Parts:
+    def _segment(self, path: Path) -> Segment:
+        try:
+            records = pq.read_metadata(path).num_rows
+        except (OSError, pa.ArrowException) as error:  # gone again, or cut off
+            raise ElastreamError(f"{path}: cannot be read after it was written: {error}") from error
+        return Segment(path=str(path.relative_to(self.log.folder)), records=records)
+
+    def _check_all_there(self, batch: int, folder: Path, segments: Sequence[Segment], *, records: int) -> None:
+        """Before it is published: that what is found is what was written."""
+        found = sum(segment.records for segment in segments)
+        if found != records:
+            raise ElastreamError(
+                f"{self.log.folder.name}: batch {batch} has {records} records, and {found} are found where it was "
+                f"written, in {folder}: nothing of it is published, and its input is kept; does Spark see another "
+                "folder there?"
+            )
+
+    def _parts(self, segments: Sequence[Segment], event_time: str | None) -> Parts:
         """What was written, in parts where its event time allows it and there is enough of it."""
-        whole = tuple(
-            Segment(path=str(path.relative_to(self.log.folder)), records=pq.read_metadata(path).num_rows)
-            for path in paths
-        )
-        if event_time is None or sum(segment.records for segment in whole) < LEAST_TO_CUT:
-            return Parts(segments=whole)
+        if event_time is None or sum(segment.records for segment in segments) < LEAST_TO_CUT:
+            return Parts(segments=tuple(segments))
         return in_parts(
             [
                 TimedFile(path=segment.path, times=read_event_times(self.log.folder / segment.path, event_time))
-                for segment in whole
+                for segment in segments
             ]
         )
 
@@ -112,6 +137,17 @@ class FileChannel:
     def _delete(self, commit: Commit) -> None:
         for attempt in {_attempt(segment) for segment in commit.segments}:
             shutil.rmtree(self._segments / attempt, ignore_errors=True)
+
+
+def _write_parquet(frame: DataFrame, folder: Path, event_time: str | None) -> int:
+    """How many records the tasks have put out; how many are there is another question."""
+    counted, records = counting(frame if event_time is None else in_order(frame, event_time))
+    writing = folder.with_name(f"{folder.name}.writing")
+    most = {} if event_time is None else {"maxRecordsPerFile": str(MOST_RECORDS_OF_A_FILE)}
+    counted.write.options(**most).parquet(for_spark(writing))
+    with suppress(FileNotFoundError):  # then none are there
+        os.rename(writing, folder)
+    return records()
 
 
 def _attempt(segment: Segment) -> str:

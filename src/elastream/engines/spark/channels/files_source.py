@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from elastream.engines.spark.channels.source import ChannelReader
 from elastream.engines.spark.channels.splits import Slice
+from elastream.errors import ElastreamError
 
 FORMAT = "elastream_files"
 _BATCH_ROWS = 10_000
@@ -31,7 +32,10 @@ class FileChannelReader(ChannelReader):
 
 
 def read_slice(folder: Path, part: Slice, expected: Any) -> Iterator[Any]:
-    """Some records of a Parquet file in this folder, in batches of Arrow of the expected schema."""
+    """Some records of a Parquet file in this folder, in batches of Arrow of the expected schema.
+
+    All of them, or an error: a file that holds fewer than the log says must not pass for a short one.
+    """
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(folder / part.path, memory_map=True) as file:
@@ -42,4 +46,6 @@ def read_slice(folder: Path, part: Slice, expected: Any) -> Iterator[Any]:
                 yield batch.slice(first, last - first).cast(expected)
             at += batch.num_rows
             if at >= part.last:
-                break
+                return
+    if at < part.last:
+        raise ElastreamError(f"{folder / part.path}: {part.last} records were expected, found {at}")

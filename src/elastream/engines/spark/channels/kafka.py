@@ -29,10 +29,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.json
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from elastream.engines.spark.channels.counting import counting
 from elastream.engines.spark.channels.json_records import as_json, check_schema, encode
 from elastream.engines.spark.channels.kafka_source import FORMAT, read_messages
 from elastream.engines.spark.channels.segments import Position, Segment, SegmentLog
@@ -122,8 +123,8 @@ class KafkaChannel:
 
     def _send_frame(self, frame: DataFrame) -> int:
         """How many records the tasks have put out, those of each partition of the frame counted once."""
-        counted = Observation()
-        messages = frame.observe(counted, F.count(F.lit(1)).alias("records")).select(
+        counted, records = counting(frame)
+        messages = counted.select(
             as_json(frame).alias("value"),
             # a task to a partition, so that the records of a task stay in their order
             (F.spark_partition_id() % self.topic.partitions).alias("partition"),
@@ -132,7 +133,7 @@ class KafkaChannel:
         for name, value in _PRODUCER.items():
             writer = writer.option(f"kafka.{name}", value)
         writer.option("kafka.bootstrap.servers", self.topic.servers).save()
-        return int(counted.get["records"])
+        return records()
 
     def _send_patiently(self, messages: Sequence[bytes]) -> list[Segment]:
         said = False

@@ -31,6 +31,11 @@ class ChannelKind(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def records_in_folder(self) -> bool:
+        """Whether tasks read and write in the folder of the pipeline, or elsewhere."""
+        ...
+
     def channel(self, folder: Path, pipeline: str) -> Channel:
         """The channel of this folder, which may be new."""
         ...
@@ -51,6 +56,7 @@ class ChannelKind(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Files:
     name: str = "files"
+    records_in_folder: bool = True
 
     def channel(self, folder: Path, pipeline: str) -> Channel:
         return FileChannel(folder)
@@ -72,6 +78,7 @@ class Kafka:
     partitions: int = _PARTITIONS
     """Of a new topic. The parallelism of its readers does not depend on it."""
     name: str = "kafka"
+    records_in_folder: bool = False
 
     def channel(self, folder: Path, pipeline: str) -> Channel:
         found = _read(folder)
@@ -86,9 +93,9 @@ class Kafka:
         return _kafka_channel(folder, found)
 
     def jars(self) -> list[Path]:
-        from elastream.engines.spark.kafka.jars import JarUse, jar_paths
+        from elastream.engines.spark.kafka.jars import JarUse, kafka_jars
 
-        return jar_paths(JarUse.CONNECTOR)
+        return kafka_jars().paths(JarUse.CONNECTOR)
 
     def check(self, spark: SparkSession) -> None:
         from elastream.engines.spark.kafka.topic import answers, away_text

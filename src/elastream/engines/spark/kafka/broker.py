@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Self
 
 from elastream.engines.spark import with_parent
-from elastream.engines.spark.kafka.jars import JarUse, jar_paths
+from elastream.engines.spark.kafka.jars import JarUse, kafka_jars
 from elastream.engines.spark.ports import free_port
 from elastream.engines.spark.session import find_java
 from elastream.errors import ElastreamError
@@ -87,7 +87,7 @@ class Broker:
         """Return when it answers."""
         if _is_listening(self._port):
             raise ElastreamError(f"port {self._port} is in use: stop what listens there, or choose another --port")
-        java, jars = find_java(), jar_paths(JarUse.BROKER)
+        java, jars = find_java(), kafka_jars().paths(JarUse.BROKER)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             properties = self._write_properties()

@@ -1,32 +1,12 @@
-"""The jars of Kafka: a broker and Spark's connector, from Maven Central into a cache outside of the project.
-
-`jars.lock` names them with their SHA-256. A jar is written beside its place and renamed into it when it is whole
-and right, so a fetch that was cut off goes on with those that are missing.
-"""
+"""The jars of Kafka, named in `jars.lock`: a broker and Spark's connector."""
 
 from __future__ import annotations
 
-import hashlib
-import http.client
-import os
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from importlib import resources
-from pathlib import Path
 
-from elastream.errors import ElastreamError
-from elastream.whole_files import write_whole
-
-REPOSITORY_VARIABLE = "ELASTREAM_MAVEN_REPOSITORY"
-_MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
-_AT_ONCE = 8
-_TRIES = 3
-_TIMEOUT_S = 30.0
+from elastream.engines.spark.jars import JarSet, read_lock
 
 
 class JarUse(StrEnum):
@@ -34,106 +14,8 @@ class JarUse(StrEnum):
     CONNECTOR = "connector"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Jar:
-    use: JarUse
-    group: str
-    artifact: str
-    version: str
-    size: int
-    sha256: str
-
-    @property
-    def file(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
-
-    @property
-    def location(self) -> str:
-        """In a Maven repository."""
-        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file}"
-
-
-def locked_jars() -> tuple[Jar, ...]:
-    text = resources.files(__package__).joinpath("jars.lock").read_text(encoding="utf-8")
-    return tuple(_jar(line) for line in text.splitlines() if line and not line.startswith("#"))
-
-
-def cache_folder() -> Path:
-    version = next(jar.version for jar in locked_jars() if jar.artifact == "kafka_2.13")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "elastream" / f"kafka-{version}"
-
-
-def missing_jars(folder: Path | None = None) -> list[Jar]:
-    """By size: what is in its place was checked before it was put there."""
-    where = folder or cache_folder()
-    return [jar for jar in locked_jars() if not _is_there(where / jar.file, jar)]
-
-
-def jar_paths(use: JarUse) -> list[Path]:
-    """Of a use; an error that says how to get them where one is missing."""
-    folder = cache_folder()
-    missing = [jar.file for jar in missing_jars(folder) if jar.use is use]
-    if missing:
-        others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
-        raise ElastreamError(f"{folder}: {missing[0]}{others} missing: `elastream kafka fetch` brings them")
-    return [folder / jar.file for jar in locked_jars() if jar.use is use]
-
-
-def fetch_jars(folder: Path | None = None, *, on_progress: Callable[[str, float], None] = lambda *_: None) -> int:
-    """Bring those that are missing, several at once; how many that were."""
-    where = folder or cache_folder()
-    missing = missing_jars(where)
-    total, done = sum(jar.size for jar in missing), 0
-    try:
-        where.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ElastreamError(f"{where}: cannot be written: {error.strerror}") from None
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        fetches = {pool.submit(_fetch, jar, where): jar for jar in missing}
-        try:
-            for fetch in as_completed(fetches):
-                fetch.result()
-                done += fetches[fetch].size
-                on_progress(fetches[fetch].file, done / total)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return len(missing)
-
-
-def _fetch(jar: Jar, folder: Path) -> None:
-    repository = os.environ.get(REPOSITORY_VARIABLE, _MAVEN_CENTRAL).rstrip("/")
-    address = f"{repository}/{jar.location}"
-    for attempt in range(_TRIES):
-        try:
-            content = _get(address)
-            break
-        except (OSError, http.client.HTTPException) as error:
-            refused = isinstance(error, urllib.error.HTTPError) and error.code < 500
-            if refused or attempt == _TRIES - 1:
-                raise ElastreamError(f"{address}: cannot be fetched: {error}") from None
-            time.sleep(2.0**attempt)
-    found = hashlib.sha256(content).hexdigest()
-    if found != jar.sha256:
-        raise ElastreamError(f"{address}: not the jar that jars.lock names: its SHA-256 is {found}")
-    try:
-        write_whole(folder / jar.file, content)
-    except OSError as error:
-        raise ElastreamError(f"{folder}: cannot be written: {error.strerror}") from None
-
-
-def _get(address: str) -> bytes:
-    with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer:
-        content: bytes = answer.read()
-    return content
-
-
-def _is_there(path: Path, jar: Jar) -> bool:
-    return path.is_file() and path.stat().st_size == jar.size
-
-
-def _jar(line: str) -> Jar:
-    use, coordinates, size, sha256 = line.split()
-    group, artifact, version = coordinates.split(":")
-    return Jar(use=JarUse(use), group=group, artifact=artifact, version=version, size=int(size), sha256=sha256)
+@cache
+def kafka_jars() -> JarSet:
+    jars = read_lock(resources.files(__package__).joinpath("jars.lock").read_text(encoding="utf-8"))
+    version = next(jar.version for jar in jars if jar.artifact == "kafka_2.13")
+    return JarSet(name=f"kafka-{version}", jars=jars, fetched_by="`elastream kafka fetch`")
