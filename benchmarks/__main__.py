@@ -15,6 +15,7 @@ from benchmarks import (
     decentralized_steps,
     decision_time,
     disk,
+    event_time_backlog,
     measuring_overhead,
     monitoring_master,
     node_choice,
@@ -95,6 +96,13 @@ BENCHMARKS = (
         run=channel_throughput.run,
         quick=partial(channel_throughput.run, pairs=1, files=8),
         minutes=15,
+    ),
+    Benchmark(
+        name="event-time-backlog",
+        question="What does it cost that a backlog is read in the order of event time, so that nothing is late?",
+        run=event_time_backlog.run,
+        quick=partial(event_time_backlog.run, pairs=1, records=60_000),
+        minutes=10,
     ),
     Benchmark(
         name="measuring-overhead",

@@ -46,7 +46,7 @@ from benchmarks.spark_runs import (
     watched,
 )
 from benchmarks.spread import ratio_of_pairs
-from elastream.engines.spark import query
+from elastream.engines.spark import batch_size
 from elastream.engines.spark.channels.control import Control, write_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.files_source import FORMAT
@@ -162,7 +162,7 @@ def _counts(keyed: DataFrame) -> DataFrame:
 
 def _elastream(spark: SparkSession, folder: Path, files: int) -> Drained:
     """With batches as large as those by hand, one right after the other."""
-    with patch.object(query, "_SHORT", 0.0), patch.object(query, "_LONG", math.inf):
+    with patch.object(batch_size, "_SHORT", 0.0), patch.object(batch_size, "_LONG", math.inf):
         return _elastream_growing(spark, folder, files, batch_interval_s=_NO_INTERVAL_S)
 
 
@@ -176,7 +176,7 @@ def _elastream_growing(
         write_control(path, Control(parallelism=_TASKS, most_records=_BATCH_RECORDS))
     with ExitStack() as watching:
         watches = [
-            watching.enter_context(watched(FileChannel, "_segment")),
+            watching.enter_context(watched(FileChannel, "_parts")),
             watching.enter_context(watched(SegmentLog, "publish")),
         ]
         with running(spark, _pipeline(folder), folder, batch_interval_s=batch_interval_s) as engine:

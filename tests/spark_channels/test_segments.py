@@ -457,3 +457,62 @@ def test_a_commit_knows_where_it_lies(log: SegmentLog) -> None:
     assert isinstance(second, Commit)
     assert (second.number, second.batch, second.before, second.records, second.after) == (1, 5, 2, 3, 5)
     assert asdict(second)["segments"][1] == {"path": "segments/b5/part-1", "records": 2, "first": 0}
+
+
+# Cuts
+
+
+def a_cut_log(folder: Path, commits: list[tuple[int, list[int]]]) -> SegmentLog:
+    log = SegmentLog(folder)
+    log.create()
+    for batch, (records, cuts) in enumerate(commits):
+        log.publish(batch, [Segment(path=f"b{batch}", records=records)], cuts=cuts)
+    return log
+
+
+def test_a_reader_that_follows_event_time_stops_at_commits_and_cuts_only(tmp_path: Path) -> None:
+    log = a_cut_log(tmp_path, [(100, [40, 70]), (10, []), (5, [])])
+    at, stops = Position(), []
+    while at.record < 115:
+        at = log.position(at, most_records=12, at_cuts=True)
+        stops.append(at.record)
+    assert stops == [40, 70, 100, 110, 115]
+    assert log.position(Position(), most_records=75, at_cuts=True).record == 70
+    assert log.position(Position(), most_records=112, at_cuts=True).record == 110
+    assert log.position(Position(), most_records=None, at_cuts=True).record == 115
+
+
+def test_a_reader_that_follows_event_time_and_stands_between_two_cuts_goes_to_the_next_one(tmp_path: Path) -> None:
+    log = a_cut_log(tmp_path, [(100, [40, 70]), (10, [])])  # as a version before cuts left it
+    assert log.position(Position(record=50, commit=1), most_records=5, at_cuts=True).record == 70
+
+
+@given(
+    st.lists(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(1, 40)))), max_size=8),
+    st.integers(1, 60),
+)
+def test_stops_of_any_commits_lose_nothing_and_lie_where_they_may(
+    drawn: list[tuple[int, set[int]]], most: int
+) -> None:
+    commits = [(records, sorted(cut for cut in cuts if cut < records)) for records, cuts in drawn]
+    allowed, total = set(), 0
+    for records, cuts in commits:
+        allowed |= {total + cut for cut in cuts} | {total + records}
+        total += records
+    with TemporaryDirectory() as folder:
+        log = a_cut_log(Path(folder), commits)
+        at = Position()
+        while at.record < total:
+            end = log.position(at, most_records=most, at_cuts=True)
+            reachable = [stop for stop in allowed if at.record < stop <= at.record + most]
+            following = min(stop for stop in allowed if stop > at.record)
+            assert end.record == (max(reachable) if reachable else following)
+            assert sum(commit.records for commit in log.commits(at, end)) >= end.record - at.record
+            at = end
+
+
+def test_the_batch_that_a_reader_is_at_is_known(tmp_path: Path) -> None:
+    log = a_cut_log(tmp_path, [(100, [])])
+    assert log.in_batch("counts") == 0
+    log.acknowledge("counts", Position(record=20, commit=1), taken=90)
+    assert log.in_batch("counts") == 70

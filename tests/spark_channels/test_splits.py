@@ -84,3 +84,17 @@ def test_the_records_of_a_segment_may_begin_in_the_middle_of_a_partition() -> No
     commit = Commit(number=0, batch=0, before=10, segments=(Segment(path="2", records=6, first=100),))
     found = splits([commit], Position(record=11, commit=1), Position(record=15, commit=1), 2)
     assert found == [[Slice(path="2", first=101, last=103)], [Slice(path="2", first=103, last=105)]]
+
+
+def test_parts_of_a_file_that_follow_each_other_are_one_slice() -> None:
+    """A commit that is cut in event time names its files part after part."""
+    parts = [("a", 0, 10), ("b", 0, 10), ("a", 10, 5), ("b", 10, 20)]
+    segments = tuple(Segment(path=path, first=first, records=records) for path, first, records in parts)
+    commit = Commit(number=0, batch=0, before=0, segments=segments)
+    whole = splits([commit], Position(), Position(record=45, commit=1), 1)
+    assert whole == [[Slice(path="a", first=0, last=15), Slice(path="b", first=0, last=30)]]
+    halves = splits([commit], Position(), Position(record=45, commit=1), 2)
+    assert halves == [
+        [Slice(path="a", first=0, last=12), Slice(path="b", first=0, last=10)],
+        [Slice(path="a", first=12, last=15), Slice(path="b", first=10, last=30)],
+    ]

@@ -23,7 +23,7 @@ from elastream.engines.decentralized.folders import InstanceFolder, RunFolder
 from elastream.engines.decentralized.inbox import Inbox
 from elastream.engines.decentralized.settings import RunSettings, first_address
 from elastream.engines.spark.channels.files import FileChannel
-from elastream.engines.spark.frames import result_of
+from elastream.engines.spark.frames import frame_of
 from elastream.engines.spark.pipeline import Kind
 from elastream.engines.spark.run import PipelineFile
 from elastream.errors import ElastreamError, InvalidInput, nearest
@@ -144,7 +144,7 @@ def _samples(file: PipelineFile, operator: str, job: DataJob) -> dict[str, pa.Ta
             frames[name] = job.session.createDataFrame(make(0, _SAMPLE, created_ms=0))
         elif step.kind is Kind.OPERATOR:
             assert step.function is not None
-            frames[name] = result_of(step, step.function(*(frames[read] for read in step.reads)))
+            frames[name] = frame_of(step, *(frames[read] for read in step.reads))
     return {name: frames[name].toArrow() for name in pipeline[operator].reads}
 
 

@@ -27,7 +27,8 @@ from elastream.engines.decentralized.settings import RunSettings
 from elastream.engines.decentralized.topic_records import TopicRecords
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
-from elastream.engines.spark.frames import check_frame, result_of
+from elastream.engines.spark.event_time import has_watermark
+from elastream.engines.spark.frames import check_frame, frame_of
 from elastream.engines.spark.identity import identity_of
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.pipeline import Kind, Pipeline, Step
@@ -111,6 +112,11 @@ class DataJob:
             self._topics.start()
         frame = self._frame()
         check_frame(self._step, frame)
+        if self._step.kind is Kind.OPERATOR and has_watermark(frame):
+            raise InvalidInput(
+                f"{self._step.name!r} declares a watermark, and instances that scale themselves send records "
+                "along several ways that keep no order of event time: run it with `elastream run`"
+            )
         self._query = (
             frame.writeStream.queryName("data")
             .outputMode(self._step.output_mode)
@@ -146,8 +152,7 @@ class DataJob:
     def _frame(self) -> DataFrame:
         step, spark = self._step, self.session
         if step.kind is Kind.SOURCE:
-            assert step.function is not None
-            return result_of(step, step.function(spark))
+            return frame_of(step, spark)
         known = schemas(spark, self._pipeline, upto=step.name)
         if step.kind is Kind.FEED:
             self._inputs = (self._input(step.name, _declared(step)),)
@@ -159,8 +164,7 @@ class DataJob:
         frames = [one.frame(spark) for one in (*self._inputs, *self._topic_inputs)]
         if step.kind is not Kind.OPERATOR:
             return frames[0]
-        assert step.function is not None
-        return result_of(step, step.function(*frames))
+        return frame_of(step, *frames)
 
     def _input(self, producer: str, schema: StructType) -> InboxInput:
         lanes = lanes_of(self._run, self._folder, self._step)[self._lane_index(producer)]
@@ -237,12 +241,10 @@ def schemas(spark: SparkSession, pipeline: Pipeline, *, upto: str) -> Mapping[st
         if step.kind is Kind.FEED:
             found[name] = _declared(step)
         elif step.kind is Kind.SOURCE:
-            assert step.function is not None
-            found[name] = result_of(step, step.function(spark)).schema
+            found[name] = frame_of(step, spark).schema
         elif step.kind is Kind.OPERATOR:
-            assert step.function is not None
             empty = [_nothing_of(spark, found[read]) for read in step.reads]
-            found[name] = result_of(step, step.function(*empty)).schema
+            found[name] = frame_of(step, *empty).schema
     return found
 
 

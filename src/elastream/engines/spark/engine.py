@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import StructType
@@ -33,7 +34,7 @@ from elastream.engines.spark.event_time import (
 from elastream.engines.spark.executor_readings import alone_with, if_told
 from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions
-from elastream.engines.spark.frames import check_frame, result_of
+from elastream.engines.spark.frames import check_frame, frame_of, refused_by_spark
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.on_nodes import OnWorkers
@@ -43,6 +44,7 @@ from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.stages import Stages
 from elastream.engines.spark.state import Refused, take_up_wanted
+from elastream.engines.spark.watermark_watch import WatermarkWatch
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
@@ -99,6 +101,7 @@ class SparkEngine:
         """Watermarks that hold for the readers of a step: the delay in milliseconds, by column."""
         self._frames: dict[str, DataFrame] = {}
         self._event_time = EventTimes()
+        self._watermarks: dict[str, WatermarkWatch] = {}
         self._queries: dict[str, StepQuery] = {}
         self._meters = {step.name: StepMeter(step.name, batch_interval_s) for step in pipeline.steps}
         self._costs: dict[str, BatchCost] = {}
@@ -130,6 +133,8 @@ class SparkEngine:
             for name in self._graph.order:
                 self._declare(self._pipeline[name], plan.get(name, 1))
             self._event_time = self._event_times()
+            followers = [name for name, step in self._event_time.steps.items() if step.followed]
+            self._watermarks = {name: WatermarkWatch(name) for name in followers}
             for name in self._graph.order:
                 self._prepare(self._pipeline[name])
             self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
@@ -223,6 +228,7 @@ class SparkEngine:
             readings=tuple(readings),
             at_s=time.time(),
             gaps=tuple(gaps),
+            notes=tuple(self._watermark_notes()),
             batch_costs=dict(self._costs),
             nodes=nodes,
             placement=placement,
@@ -348,11 +354,14 @@ class SparkEngine:
     def _build(self, step: Step) -> DataFrame:
         if step.kind is Kind.SINK:
             return self._read(step.reads[0], step.name)
-        assert step.function is not None
         if step.kind is Kind.SOURCE:
-            return result_of(step, step.function(self._spark))
-        inputs = [with_watermarks(self._read(n, step.name), self._carried.get(n, {})) for n in step.reads]
-        return result_of(step, step.function(*inputs))
+            return frame_of(step, self._spark)
+        return frame_of(step, *(self._input(name, step.name) for name in step.reads))
+
+    def _input(self, producer: str, reader: str) -> DataFrame:
+        """With the watermarks that a single query would have on it."""
+        frame = with_watermarks(self._read(producer, reader), self._carried.get(producer, {}))
+        return with_watermarks(frame, self._event_time.declared(reader, producer))
 
     def _read(self, producer: str, reader: str) -> DataFrame:
         return self._workspace.channel(producer).stream(
@@ -392,12 +401,23 @@ class SparkEngine:
             return [str(error)]
         core_wait = None if self._core_waits is None else self._core_waits.look()
         for name, entries in progress.items():
+            if name in self._watermarks:
+                self._watermarks[name].progress(entries)
             gaps += self._meters[name].take(entries, self._queries[name].written, self._stages, core_wait)
         return gaps
 
     def _count_arrived(self) -> dict[str, int]:
         """Records of each source, from the beginning."""
         return {name: self._workspace.channel(name).log.head().records for name in self._graph.sources}
+
+    def _watermark_notes(self) -> list[str]:
+        notes: list[str] = []
+        for name, watch in self._watermarks.items():
+            followed = self._event_time.steps[name].followed
+            brought = {read: self._workspace.channel(read).log.head().records for read in followed}
+            watch.inputs(brought, now_s=time.monotonic())
+            notes += watch.notes(clock_s=time.time(), now_s=time.monotonic())
+        return notes
 
     def _revive(self) -> list[str]:
         """Start queries again that failed; what failed, in words. One that fails again and again ends the run."""
@@ -476,6 +496,8 @@ def _start(query: StepQuery) -> None:
     """As the first thing of a run: the state then has the partitions that the pipeline declares."""
     try:
         query.start()
+    except AnalysisException as error:
+        raise refused_by_spark(query.step, error) from error
     except Refused as error:
         if (
             query.state_partitions != query.step.state_partitions

@@ -18,10 +18,14 @@ batch k. The single query drops it if it lies behind the watermark of the batche
 induction along the operators, what a reader was given before r are records of batches before k, and records of
 batch k in front of a cut, which are not newer than r. So the watermark that r meets is not beyond r's own event
 time, or not beyond that of the single query. Readers may put several commits into one batch: that only lets the
-watermark come later. With several inputs Spark takes the lowest of their watermarks, and each is bounded as above.
-Retried batches read the same records again; parallelism only shares out the records of a batch among tasks. An
-aggregate in append mode puts out windows in the order in which the watermark passes their ends, so its commits
-are in order, too.
+watermark come later. Retried batches read the same records again; parallelism only shares out the records of a
+batch among tasks. An aggregate in append mode puts out windows in the order in which the watermark passes their
+ends, so its commits are in order, too. A feed's writer decides what is a commit, as it decides what is a file.
+
+With several inputs Spark takes the lowest of their watermarks, and each is bounded as above. A single watermark
+above a union follows the input that runs ahead. In a single query the inputs advance together, ours do not: so
+such a watermark is declared on each input, too, and the lowest of them counts (`EventTimes.declared`). An input
+that has fallen silent then holds it back, and is named (`watermark_watch.py`).
 """
 
 from __future__ import annotations
@@ -33,9 +37,15 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
-from elastream.engines.spark.logical_plan import nodes_of, output_of, relations_of, stateful_nodes
+from elastream.engines.spark.logical_plan import (
+    WATERMARK_DELAY,
+    nodes_of,
+    origins_of,
+    output_of,
+    relations_of,
+    stateful_nodes,
+)
 
-_DELAY = "spark.watermarkDelayMs"  # Spark's own mark of a column that has a watermark
 _WATERMARK = "EventTimeWatermark"
 
 
@@ -51,38 +61,54 @@ class Needed:
 class StepEventTime:
     """What the plan of one step says of event time, by the names of the channels that it reads."""
 
-    followed: Mapping[str, frozenset[Needed]]
+    followed: Mapping[str, frozenset[Needed]] = field(default_factory=dict)
     """By its own watermarks."""
-    passed_on: Mapping[str, Mapping[str, str]]
+    passed_on: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Columns that it puts out as they came: of each input, its name there by the name here."""
-    together: frozenset[str]
-    """Inputs that share one watermark: what one of them brings may make the records of another late."""
+    shared: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Watermarks that inputs share, as above a union: of each input the column, and the delay in milliseconds."""
+    mixed: frozenset[str] = frozenset()
+    """Inputs that share a watermark which cannot be traced to a column of each."""
+
+
+def has_watermark(frame: DataFrame) -> bool:
+    return any(node.nodeName() == _WATERMARK for node in nodes_of(frame._jdf.queryExecution().analyzed()))
 
 
 def event_time_of(frame: DataFrame, inputs: Mapping[str, str]) -> StepEventTime:
     """`inputs` are the names of the channels by the folder that is read."""
     plan: Any = frame._jdf.queryExecution().analyzed()
-    origin = _origins(plan, inputs)
     followed: dict[str, set[Needed]] = {}
-    together: set[str] = set()
+    shared: dict[str, dict[str, int]] = {}
+    mixed: set[str] = set()
     for node in nodes_of(plan):
-        if node.nodeName() == _WATERMARK:
-            below = {name for name, _ in _origins(node, inputs).values()}
-            name, column = origin.get(int(node.eventTime().exprId().id()), (None, None))
-            for one in below:
-                followed.setdefault(one, set()).add(Needed(column=column if one == name else None))
-            if len(below) > 1:
-                together |= below
-    passed_on: dict[str, dict[str, str]] = {}
-    for attribute in () if stateful_nodes(plan) else output_of(plan):
-        if attribute.id in origin:
-            name, column = origin[attribute.id]
-            passed_on.setdefault(name, {})[attribute.name] = column
+        if node.nodeName() != _WATERMARK:
+            continue
+        below = {inputs[folder] for folder, _ in relations_of(node) if folder in inputs}
+        mark = next(one for one in output_of(node) if one.id == int(node.eventTime().exprId().id()))
+        columns = {inputs[folder]: column for folder, column in origins_of(node, mark.id) if folder in inputs}
+        for name in below:
+            followed.setdefault(name, set()).add(Needed(column=columns.get(name)))
+        if len(below) > 1 and set(columns) == below:
+            for name, column in columns.items():
+                shared.setdefault(name, {})[column] = mark.watermark_delay_ms or 0
+        elif len(below) > 1:
+            mixed |= below
     return StepEventTime(
         followed={name: frozenset(needed) for name, needed in followed.items()},
-        passed_on=passed_on,
-        together=frozenset(together),
+        passed_on=_passed_on(plan, inputs),
+        shared=shared,
+        mixed=frozenset(mixed),
     )
+
+
+def _passed_on(plan: Any, inputs: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for attribute in () if stateful_nodes(plan) else output_of(plan):
+        for folder, column in origins_of(plan, attribute.id):
+            if folder in inputs:
+                found.setdefault(inputs[folder], {})[attribute.name] = column
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,14 +144,26 @@ class EventTimes:
         kinds = [field.dataType for field in schema.fields if field.name == column]
         return column if len(kinds) == 1 and isinstance(kinds[0], TimestampType | TimestampNTZType) else None
 
+    def declared(self, reader: str, read: str) -> Mapping[str, int]:
+        """Watermarks to declare on what a reader reads there: a shared one follows the input that is behind."""
+        step = self.steps.get(reader)
+        return {} if step is None else step.shared.get(read, {})
+
     def warnings(self) -> list[str]:
+        """What cannot be kept as the pipeline is written."""
         return [
-            f"{name!r} has one watermark for {' and '.join(sorted(step.together))} together: where one of them "
-            "runs ahead, the records of the other are late; declare it on each of them before they are put "
-            "together, and Spark follows the one that is behind"
+            f"{name!r} mixes the event times of {' and '.join(sorted(inputs))}, each read at its own pace: "
+            "where one runs ahead, records of the other may be late. Put them together in the function that "
+            "declares the watermark, on columns that they have: then it follows the one that is behind"
             for name, step in self.steps.items()
-            if step.together
+            if (inputs := step.mixed or self._mixes(name, step))
         ]
+
+    def _mixes(self, name: str, step: StepEventTime) -> frozenset[str]:
+        """Inputs of a step without a watermark of its own that are put together for one behind it."""
+        behind = self.needed.get(name, frozenset())
+        together = frozenset(step.passed_on) if behind and not step.followed else frozenset()
+        return together if len(together) > 1 else frozenset()
 
 
 def _of_input(step: StepEventTime, read: str, behind: frozenset[Needed]) -> frozenset[Needed]:
@@ -145,7 +183,11 @@ def carried_delays(frame: DataFrame, *, output_mode: str) -> dict[str, int]:
     join puts out is older than its watermark by as much as its condition allows: there whoever needs one declares
     it.
     """
-    marked = {field.name: int(field.metadata[_DELAY]) for field in frame.schema.fields if _DELAY in field.metadata}
+    marked = {
+        field.name: int(field.metadata[WATERMARK_DELAY])
+        for field in frame.schema.fields
+        if WATERMARK_DELAY in field.metadata
+    }
     plan: Any = frame._jdf.queryExecution().analyzed()
     keeping = stateful_nodes(plan)
     if not keeping or all(name.startswith("Deduplicate") for name in keeping):
@@ -167,14 +209,5 @@ def with_watermarks(frame: DataFrame, delays: Mapping[str, int]) -> DataFrame:
 
 
 def _without_mark(field: StructField) -> StructField:
-    metadata = {key: value for key, value in (field.metadata or {}).items() if key != _DELAY}
+    metadata = {key: value for key, value in (field.metadata or {}).items() if key != WATERMARK_DELAY}
     return StructField(field.name, field.dataType, field.nullable, metadata)
-
-
-def _origins(plan: Any, inputs: Mapping[str, str]) -> dict[int, tuple[str, str]]:
-    """Where the attributes of the channels come from: the channel and its column, by the attribute's id."""
-    found: dict[int, tuple[str, str]] = {}
-    for folder, attributes in relations_of(plan):
-        if folder in inputs:
-            found |= {attribute.id: (inputs[folder], attribute.name) for attribute in attributes}
-    return found

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from elastream.engines.spark.logical_plan import stateful_nodes
@@ -9,11 +12,28 @@ from elastream.engines.spark.pipeline import Kind, Step
 from elastream.errors import InvalidInput
 
 
-def result_of(step: Step, found: object) -> DataFrame:
+def frame_of(step: Step, *given: Any) -> DataFrame:
+    """What the function of a source gives for the session, or that of an operator for its inputs."""
+    assert step.function is not None
+    try:
+        found = step.function(*given)
+    except AnalysisException as error:
+        raise refused_by_spark(step, error) from error
     # not isinstance(found, DataFrame): Spark Connect and classic have classes of their own
     if not hasattr(found, "isStreaming"):
         raise InvalidInput(f"{step.name!r} must return a DataFrame, found {type(found).__name__}")
-    return found  # type: ignore[return-value]
+    return found  # type: ignore[no-any-return]
+
+
+def refused_by_spark(step: Step, error: AnalysisException) -> InvalidInput:
+    """In Spark's own words, without its plan."""
+    said = str(error).strip().split("\n", 1)[0]
+    if "watermark" in said:
+        said += (
+            " Declare a watermark in this function: what a join, or an operator with output_mode='update', puts "
+            "out has none."
+        )
+    return InvalidInput(f"{step.name!r}: {said}")
 
 
 def check_frame(step: Step, frame: DataFrame) -> None:

@@ -15,6 +15,8 @@ _STATEFUL = (
     "Join",
     "TransformWithState",
 )
+WATERMARK_DELAY = "spark.watermarkDelayMs"
+"""Spark's own mark of a column that has a watermark."""
 _CHANNEL = "StreamingRelationV2"
 
 
@@ -24,6 +26,7 @@ class Attribute:
 
     id: int
     name: str
+    watermark_delay_ms: int | None = None
 
 
 def nodes_of(plan: Any) -> Iterator[Any]:
@@ -34,7 +37,45 @@ def nodes_of(plan: Any) -> Iterator[Any]:
 
 
 def output_of(plan: Any) -> list[Attribute]:
-    return [Attribute(id=int(one.exprId().id()), name=str(one.name())) for one in _each(plan.output())]
+    return [
+        Attribute(
+            id=int(one.exprId().id()),
+            name=str(one.name()),
+            watermark_delay_ms=int(one.metadata().getLong(WATERMARK_DELAY))
+            if one.metadata().contains(WATERMARK_DELAY)
+            else None,
+        )
+        for one in _each(plan.output())
+    ]
+
+
+def origins_of(plan: Any, attribute: int) -> list[tuple[str, str]]:
+    """The columns that a column of the plan has its values from, unchanged: the path that is read, and the name.
+
+    Several below a union, whose columns are those of its children by their place.
+    """
+    ids = [one.id for one in output_of(plan)]
+    if attribute not in ids:
+        return []
+    if plan.nodeName() == _CHANNEL:
+        path = plan.extraOptions().get("path")
+        return [] if path is None else [(str(path), output_of(plan)[ids.index(attribute)].name)]
+    wanted = _before_renaming(plan, attribute)
+    found: list[tuple[str, str]] = []
+    for child in _each(plan.children()):
+        of_child = output_of(child)[ids.index(attribute)].id if plan.nodeName() == "Union" else wanted
+        found += origins_of(child, of_child)
+    return found
+
+
+def _before_renaming(plan: Any, attribute: int) -> int:
+    """A column with another name is an alias with an id of its own."""
+    for one in _each(plan.projectList()) if plan.nodeName() == "Project" else ():
+        if int(one.exprId().id()) == attribute and one.getClass().getSimpleName() == "Alias":
+            child = one.child()
+            if child.getClass().getSimpleName() == "AttributeReference":
+                return int(child.exprId().id())
+    return attribute
 
 
 def relations_of(plan: Any) -> Iterator[tuple[str, list[Attribute]]]:
