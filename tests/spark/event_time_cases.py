@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,7 @@ from event_time_inputs import (
     together,
 )
 from event_time_kinds import KINDS, Joins, Kind, Question, Row, differences, repeated
+from event_time_surroundings import surroundings
 from plain import PlainQuery, composed
 from pyspark.sql import DataFrame, SparkSession
 from running import kept, records, write
@@ -53,10 +54,8 @@ from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
 from elastream.engines.spark.crash_points import CrashPoint
 from elastream.engines.spark.kafka.broker import Broker
-from elastream.engines.spark.kafka.jars import JarUse, jar_paths
 from elastream.engines.spark.pipeline import Kind as StepKind
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.engines.spark.session import start_session
 from elastream.engines.spark.workspace import Workspace
 
 _NAME = "event_time"
@@ -426,7 +425,7 @@ def main() -> None:
     passed = _passed(given.results)
     seeds = [seed for seed in range(int(first), int(last or first) + 1) if seed not in passed]
     print(f"{len(seeds)} cases, {len(passed)} passed before ({given.results})", flush=True)
-    with _surroundings(given.channels, given.results.with_suffix(".spark.log")) as (spark, broker):
+    with surroundings(given.channels, given.results.with_suffix(".spark.log")) as (spark, broker):
         failed = [seed for seed in seeds if not _tell(spark, draw(seed), given, broker)]
     sys.exit(f"{len(failed)} of {len(seeds)} cases failed: {failed}" if failed else None)
 
@@ -467,18 +466,6 @@ def _passed(results: Path) -> set[int]:
         return set()
     lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     return {line["seed"] for line in lines if not line["faults"]}
-
-
-@contextlib.contextmanager
-def _surroundings(channels: str, log: Path) -> Iterator[tuple[SparkSession, Broker | None]]:
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="event-time-spark-")))
-        broker = None if channels == "files" else stack.enter_context(Broker(folder / "kafka"))
-        settings = {"spark.ui.port": "0", "spark.driver.memory": "1g", "spark.sql.warehouse.dir": str(folder)}
-        jars = [] if broker is None else jar_paths(JarUse.CONNECTOR)
-        spark = start_session("event_time", master="local[8]", settings=settings, jars=jars, log=log)
-        stack.callback(spark.stop)
-        yield spark, broker
 
 
 def _arguments() -> argparse.Namespace:

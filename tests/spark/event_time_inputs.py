@@ -176,7 +176,8 @@ class Incoming:
 
 
 def as_lines(file: pd.DataFrame) -> str:
-    rows = file.assign(at=[time_text(at) for at in file["at_ms"]]).drop(columns="at_ms")
+    times = [None if pd.isna(at) else time_text(int(at)) for at in file["at_ms"]]
+    rows = file.drop(columns="at_ms").assign(at=pd.Series(times, index=file.index, dtype=object))
     return "".join(f"{json.dumps(row)}\n" for row in rows.to_dict(orient="records"))
 
 

@@ -200,8 +200,9 @@ class Joins:
         @pipeline.operator(reads=tuple(inputs), state_partitions=question.state_partitions)
         def pairs(left: DataFrame, right: DataFrame) -> DataFrame:
             sides = (question.watermark(side, "operator") for side in (left, right))
+            time = "l.window.start" if self._by_window else "l.at"
             joined = self._join(*sides, question)
-            return joined.select(F.unix_millis("l.at").alias("at"), F.col("l.id"), F.col("r.id").alias("right"))
+            return joined.select(F.unix_millis(time).alias("at"), F.col("l.id"), F.col("r.id").alias("right"))
 
         return "pairs"
 
@@ -209,9 +210,9 @@ class Joins:
         how = "left_outer" if question.outer else "inner"
         same_key = F.col("l.key") == F.col("r.key")
         if self._by_window:
-            left, right = (
-                side.withColumn("window", F.window("at", _ms(question.size_ms))) for side in (left, right)
-            )
+            # without the time itself: Spark refuses two columns with a watermark
+            window = F.window("at", _ms(question.size_ms)).alias("window")
+            left, right = (side.select("id", "key", window) for side in (left, right))
             same_window = F.col("l.window") == F.col("r.window")
             return left.alias("l").join(right.alias("r"), same_key & same_window, how)
         left, right = left.alias("l"), right.alias("r")
@@ -219,12 +220,14 @@ class Joins:
         return left.join(right, same_key & (F.col("r.at") >= F.col("l.at")) & (F.col("r.at") <= latest), how)
 
     def truth(self, records: Sequence[pd.DataFrame], question: Question) -> list[Row]:
+        every = question.size_ms if self._by_window else 1
         both = matches(records[0], records[1], question, by_window=self._by_window)
-        pairs = list(zip(both["at_ms_l"], both["id_l"], both["id_r"], strict=True))
+        pairs = list(zip(both["at_ms_l"] // every * every, both["id_l"], both["id_r"], strict=True))
         if not question.outer:
             return pairs
         alone = records[0][~records[0]["id"].isin(both["id_l"])]
-        return [*pairs, *((at, one, None) for at, one in zip(alone["at_ms"], alone["id"], strict=True))]
+        times = alone["at_ms"] // every * every
+        return [*pairs, *((at, one, None) for at, one in zip(times, alone["id"], strict=True))]
 
     def beyond(self, found: list[Row], least: list[Row], most: list[Row]) -> list[str]:
         """`least` is of the punctual records only: one of them may have found a late one and so be matched."""

@@ -48,6 +48,7 @@ class PlainQuery:
 
     def settle(self) -> None:
         settle(self._query)
+        assert self._query.exception() is None, f"plain Spark fails, too: {self._query.exception()}"
 
     def rows(self) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self._spark.table(self._name).collect()]
