@@ -257,6 +257,35 @@ def test_one_on_a_column_that_an_operator_between_has_changed(spark: SparkSessio
     assert_as_in_plain_spark(both, by_definition(later))
 
 
+@pytest.mark.parametrize("delay", ["0 seconds", "10 seconds"])
+def test_an_operator_may_declare_a_watermark_of_its_own_behind_one_that_has_one(
+    spark: SparkSession, tmp_path: Path, delay: str
+) -> None:
+    """Plain Spark refuses it in a single query; here each operator is a query of its own."""
+
+    def declare(folder: Path) -> Pipeline:
+        pipeline = Pipeline("of_its_own")
+        source(pipeline, folder)
+
+        @pipeline.operator(reads="records", state_partitions=2)
+        def distinct(records: DataFrame) -> DataFrame:
+            return records.withWatermark("at", "10 seconds").dropDuplicates(["uid", "at"])
+
+        @pipeline.operator(reads="distinct", state_partitions=2)
+        def counts(distinct: DataFrame) -> DataFrame:
+            return counted(distinct.withWatermark("at", delay))
+
+        pipeline.keep("all", reads="counts", folder=kept(folder, "all"))
+        return pipeline
+
+    files = stream()
+    Incoming(tmp_path / "records").add([*files, closing()])
+    with InThisProcess(spark, lambda: declare(tmp_path), tmp_path, Files()) as host:
+        host.settle()
+    found = _without_closing(list(records(FileChannel(kept(tmp_path, "all")))))
+    assert differences("by definition", found, by_definition(files)) == []
+
+
 # Event times
 
 
