@@ -4,7 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run simulate test test-long test-yarn test-jars kafka-jars test-tools exactly-once lint bench experiments openapi clean
+.PHONY: run simulate test test-long test-yarn test-jars kafka-jars test-tools exactly-once event-time lint bench \
+  experiments openapi clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
 	$(BIN)/elastream run examples/wordcount.py --fresh --duration '225 s' --interval '10 s' \
@@ -44,6 +45,11 @@ test-tools:  ## installed where apt and root are at hand; without them their tes
 exactly-once: $(READY) kafka-jars  ## on Spark, with both kinds of channels: 20 rescales, 5 kills, crashes in all narrow windows
 	$(BIN)/python tests/spark/exactly_once.py --channels files
 	$(BIN)/python tests/spark/exactly_once.py --channels kafka
+
+event-time: $(READY) kafka-jars  ## beside plain Spark: 300 random cases, lost bids in all forms, a million events; resumes
+	$(BIN)/python tests/spark/event_time_bids.py
+	$(BIN)/python tests/spark/nexmark_windows.py --events 1000000
+	$(BIN)/python tests/spark/event_time_cases.py --seeds 0-299
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -11,17 +11,14 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,19 +26,18 @@ from typing import Self
 
 import exactly_once_driver as program
 import pyarrow as pa
+from driver_process import DriverProcess
 from running import records
 
 from elastream.engines.spark.channels.control import read_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
-from elastream.engines.spark.crash_points import VARIABLE, CrashPoint
+from elastream.engines.spark.crash_points import CrashPoint
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.state import look
 from elastream.engines.spark.workspace import Workspace
 from elastream.manager.events import Accounted, event_from_json
 
-PATIENCE_S = 240.0  # far more than anything takes on a machine that does nothing else
-_POLL_S = 0.05
 _TICK_S = 0.1
 _RECORDS_PER_TICK = 10
 _MOST_LAG = 100  # so that there is little left to do when the feeding stops, however slow the machine is
@@ -51,9 +47,7 @@ _PARALLELISM = (1, 2, 4)  # the last is more than the state has partitions in th
 # The driver, as a process
 
 
-class Driver:
-    """The program, in a session of its own so that everything that it starts can be found and killed."""
-
+class Driver(DriverProcess):
     def __init__(
         self,
         folder: Path,
@@ -69,101 +63,13 @@ class Driver:
         options = [*more, "--kafka", channels.servers] if isinstance(channels, Kafka) else [*more]
         if state_partitions is not None:
             options += ["--state-partitions", str(state_partitions)]
-        self._log = folder / "driver.log"
-        self._log_begins = self._log.stat().st_size if self._log.exists() else 0
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, script, str(folder), *options],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {}), **({VARIABLE: crash_at} if crash_at else {})},
-                start_new_session=True,
-                text=True,
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
-    def wait_ready(self) -> None:
-        self.wait_until(lambda: "ready" in self.said(), "ready")
-
-    def wait_until(self, true: Callable[[], bool], what: str) -> None:
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not true():
-            assert self._process.poll() is None, f"the driver ended before it was {what}:\n{self._last_said()}"
-            assert time.monotonic() < deadline_s, f"the driver is not {what} in time:\n{self._last_said()}"
-            time.sleep(_POLL_S)
-
-    def rescale(self, wanted: dict[str, int], *, wait: bool = True) -> None:
-        answers = self.said().count("rescaled")
-        self._command("rescale " + " ".join(f"{name}={count}" for name, count in wanted.items()))
-        if wait:
-            self.wait_until(lambda: self.said().count("rescaled") > answers, f"rescaled to {wanted}")
-
-    def stop(self) -> None:
-        self._command("stop")
-        assert self._process.wait(PATIENCE_S) == 0, f"the driver did not stop well:\n{self._last_said()}"
-
-    def wait_crashed(self) -> None:
-        code = self._process.wait(PATIENCE_S)
-        assert code == -signal.SIGKILL, f"the driver did not crash where it should:\n{self._last_said()}"
-
-    def kill(self) -> None:
-        """Kill the driver, its JVM and the Python workers, and return when none of them is left.
-
-        Spark gives the workers a process group of their own, but they stay in the session.
-        """
-        kill_session(self._process.pid)
-        self._process.wait()
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-
-    def _command(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def said(self) -> str:
-        with self._log.open("rb") as log:
-            log.seek(self._log_begins)
-            return log.read().decode(errors="replace")
-
-    def _last_said(self) -> str:
-        return "\n".join(self.said().splitlines()[-60:])
-
-
-def kill_session(session: int) -> None:
-    """Kill every process of a session, and return when none of them is left."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while members := list(_members(session)):
-        assert time.monotonic() < deadline_s, f"processes {members} of a killed driver do not go away"
-        for member in members:
-            _kill(member)
-        time.sleep(0.01)
-
-
-def _members(session: int) -> Iterator[int]:
-    """The processes of a session that are not dead."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
-    for line in listed.splitlines():
-        pid, state = line.split()[:2]
-        try:
-            if not state.startswith("Z") and os.getsid(int(pid)) == session:
-                yield int(pid)
-        except ProcessLookupError:
-            continue
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        super().__init__(
+            script,
+            [str(folder), *options],
+            log=folder / "driver.log",
+            crash_at=crash_at,
+            environment=environment,
+        )
 
 
 # What goes in, and what has come out
