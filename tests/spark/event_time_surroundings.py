@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.kafka.broker import Broker
-from elastream.engines.spark.kafka.jars import JarUse, jar_paths
+from elastream.engines.spark.kafka.jars import JarUse, kafka_jars
 from elastream.engines.spark.session import start_session
 
 
@@ -21,7 +21,7 @@ def surroundings(channels: str, log: Path) -> Iterator[tuple[SparkSession, Broke
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="event-time-spark-")))
         broker = None if channels == "files" else stack.enter_context(Broker(folder / "kafka"))
         settings = {"spark.ui.port": "0", "spark.driver.memory": "2g", "spark.sql.warehouse.dir": str(folder)}
-        jars = [] if broker is None else jar_paths(JarUse.CONNECTOR)
+        jars = [] if broker is None else kafka_jars().paths(JarUse.CONNECTOR)
         spark = start_session("event_time", master="local[8]", settings=settings, jars=jars, log=log)
         stack.callback(spark.stop)
         yield spark, broker
