@@ -241,6 +241,11 @@ class TestBatches:
         assert site.books.new_faults() == ()
         assert site.accounts().differences == (fault,)
 
+    def test_so_many_that_every_batch_is_one_are_not_all_kept(self, site: Site) -> None:
+        for number in range(200):
+            site.books.take("joined", [told(number, (0, 1, 0), (0, 1, 0))])
+        assert len(site.books.new_faults()) == 100
+
     def test_records_that_tasks_of_a_lost_executor_read_again_are_no_fault(self, site: Site) -> None:
         site.books = site.opened(local=False)
         site.books.take("joined", [told(0, (None, 30, 35), (None, 60, 60))])

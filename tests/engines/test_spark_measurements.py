@@ -456,6 +456,38 @@ def test_after_an_action_the_window_begins_anew(measured: Measured) -> None:
     assert (reading.records_in, reading.records_out, reading.useful_s) == (0, 0, 0)
 
 
+# --- late records -----------------------------------------------------------------------------------------------
+
+
+def dropping(batch: int, late: int, *, run: str = "a", at: str = "00:00", records: int = 100) -> dict[str, Any]:
+    watermarked = {"eventTime": {"watermark": "2026-11-15T00:00:00.000Z"}, "timestamp": f"2026-11-15T00:{at}.000Z"}
+    operators = [{"numRowsDroppedByWatermark": late, "numShufflePartitions": 2}]
+    return {**entry(batch, run=run, records=records), **watermarked, "stateOperators": operators}
+
+
+def test_late_records_are_counted_once_however_long_spark_tells_of_them(measured: Measured) -> None:
+    measured.progress = [dropping(0, 4), dropping(1, 6, at="00:01")]
+    assert [reading.records_late for reading in measured.readings(instances=2)] == [5.0, 5.0]
+    measured.progress.append(dropping(2, 0, at="00:02", records=0))  # a look that finds nothing to do
+    assert measured.readings()[0].records_late == 0.0
+    measured.progress.append(dropping(2, 3, at="00:03", run="b"))  # the query was started again
+    assert measured.readings()[0].records_late == 3.0
+
+
+def test_what_was_dropped_before_an_action_is_told_after_it(measured: Measured) -> None:
+    measured.progress = [dropping(0, 7)]
+    measured.take()
+    measured.meter.forget_window(held_back_s=0.0)
+    assert measured.readings()[0].records_late == 7.0
+
+
+def test_a_query_without_event_time_cannot_drop_records_as_late(measured: Measured) -> None:
+    measured.progress = [{**dropping(0, 0), "eventTime": {}}]
+    assert measured.readings()[0].records_late is None
+    measured.progress.append({**dropping(1, 0, at="00:01"), "stateOperators": []})
+    assert measured.readings()[0].records_late is None
+
+
 # --- learning what a batch costs --------------------------------------------------------------------------------
 
 

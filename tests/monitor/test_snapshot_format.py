@@ -107,6 +107,7 @@ def test_everything_that_a_reading_may_carry_is_read() -> None:
         "state_size": 7.0,
         "metrics": {"open_files": 8.0},
         "overdue": 7.0,
+        "records_late": 9.0,
     }
 
     reading = snapshot_from_json(changed(lambda d: d["readings"][0].update(others)), place="here").readings[0]
@@ -170,6 +171,7 @@ def readings(draw: st.DrawFn, operator: str, instance: int, consumers: tuple[str
         state_size=draw(maybe),
         metrics=draw(st.none() | st.dictionaries(st.text(), AMOUNTS, max_size=2)),
         overdue=draw(maybe),
+        records_late=draw(maybe),
     )
 
 
@@ -206,6 +208,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         readings=tuple(made),
         at_s=draw(st.floats(allow_nan=False, allow_infinity=False)),
         gaps=tuple(draw(st.lists(st.text(), max_size=2))),
+        notes=tuple(draw(st.lists(st.text(), max_size=2))),
         executors=tuple(draw(executors(name)) for name in sorted(draw(st.sets(NAMES, max_size=2)))),
     )
 
@@ -234,7 +237,9 @@ def test_what_was_not_measured_is_left_out() -> None:
     assert "latency_s" not in written["readings"][0]
     assert "backlog" not in written["readings"][1]
     assert written["readings"][0]["backlog"] == 0.0
+    assert "records_late" not in written["readings"][0]
     assert "gaps" not in written
+    assert "notes" not in written
     assert "executors" not in written
 
 
@@ -465,6 +470,8 @@ KEYS = st.sampled_from(
         "wait_out_s",
         "at_s",
         "gaps",
+        "notes",
+        "records_late",
         "flatmap",
         "count",
         "source",

@@ -28,7 +28,7 @@ class Reading:
     records_late: float | None = None
     """Records that came behind the watermark and were dropped, where the engine knows of event time.
 
-    Spark counts where its state operator drops them: in an aggregate, records of one key and task are one by then.
+    Spark counts where its state operator drops them: in an aggregate, records of a group in a batch are one.
     """
     backlog: float | None = None
     """Records that waited for this instance when the window ended."""

@@ -85,14 +85,14 @@ class Books:
         before = book.ledger
         for entry in progress:
             if int(entry["batchId"]) > book.ledger.batch and is_batch(entry):
-                self._faults += _faults(book, entry)
+                self._faults += _faults(book, entry)[: _MOST_FAULTS - len(self._faults)]
             book.ledger = book.ledger.told_of(entry, moved_state=self._moved_state(name))
         if book.ledger != before:
             write_ledger(self._workspace.ledger(name), book.ledger)
 
     def new_faults(self) -> tuple[str, ...]:
         """Batches that did not read what they were to read, since the last call, in words."""
-        found = tuple(self._faults[self._told_faults : _MOST_FAULTS])
+        found = tuple(self._faults[self._told_faults :])
         self._told_faults = len(self._faults)
         return found
 
@@ -108,7 +108,7 @@ class Books:
         order = self._pipeline.graph().order
         return Accounts(
             steps=tuple(self._account(self._pipeline[name]) for name in order),
-            faults=tuple(self._faults[:_MOST_FAULTS]),
+            faults=tuple(self._faults),
         )
 
     def _account(self, step: Step) -> StepAccount:

@@ -61,7 +61,7 @@ def can_drop(entry: Mapping[str, Any]) -> bool:
 
 
 def dropped_as_late(entry: Mapping[str, Any]) -> int:
-    """Rows, where a state operator drops them: in an aggregate, the records of a key and task are one by then."""
+    """Rows, where a state operator drops them: in an aggregate, those of a group in a batch are one by then."""
     return sum(int(one.get("numRowsDroppedByWatermark", 0)) for one in entry.get("stateOperators") or ())
 
 

@@ -41,7 +41,7 @@ export class Summary {
     const late = scaled.map(({ name }) => ({ name, late: model.lateOf(name) }));
     const [dropping, lost] = worst(late, "late");
     setHidden(this.tiles.late.element, lost === null); // only where there is event time
-    // of an aggregate, records of one key and task are counted as one
+    // of an aggregate, records of one group in a batch are counted as one
     this.#set("late", `${dropping ? "≥ " : ""}${number(sum(late.map(({ late: count }) => count)))}`, dropping ? `most by ${dropping}` : "nothing");
     this.#set("saved", percent(cost.saved_share), "against a static peak");
   }
