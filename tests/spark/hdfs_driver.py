@@ -21,7 +21,9 @@ from pathlib import Path
 
 import pyarrow as pa
 from exactly_once_driver import _commands
+from hadoop import HOST
 from pyspark import TaskContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from running import records
@@ -116,10 +118,14 @@ def _settings(folder: Path, master: str, declared: Pipeline) -> dict[str, str]:
     }
     if is_local(master):
         return settings
-    jars = f"local:{os.environ['SPARK_HOME']}/jars/*"  # not to be sent: every node has them
-    python = {"spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    slots = starting_slots(declared)
-    return settings | session_settings(_EXECUTOR, slots=slots) | {"spark.yarn.jars": jars} | python
+    return {
+        **settings,
+        **session_settings(_EXECUTOR, slots=starting_slots(declared)),
+        "spark.yarn.jars": f"local:{_find_spark_home()}/jars/*",  # not to be sent: every node has them
+        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
+    }
 
 
 def _write_with_retries(spark: SparkSession, folder: Path) -> None:
