@@ -286,6 +286,36 @@ def test_an_operator_may_declare_a_watermark_of_its_own_behind_one_that_has_one(
     assert differences("by definition", found, by_definition(files)) == []
 
 
+@pytest.mark.parametrize("by", ["window", "closed_at", "both"])
+def test_windows_of_windows_without_a_watermark_of_their_own(spark: SparkSession, tmp_path: Path, by: str) -> None:
+    """What the first operator has closed, the second gets as a window, as the time of one, or as both."""
+
+    def declare(folder: Path) -> Pipeline:
+        pipeline = Pipeline("windows_of_windows")
+        source(pipeline, folder)
+
+        @pipeline.operator(reads="records", state_partitions=2)
+        def each(records: DataFrame) -> DataFrame:
+            windows = records.withWatermark("at", "10 seconds").groupBy(F.window("at", "1 second"), "key").count()
+            times = {"window": ["window"], "closed_at": ["closed_at"], "both": ["window", "closed_at"]}[by]
+            return windows.withColumn("closed_at", F.window_time("window")).select(*times, "key", "count")
+
+        @pipeline.operator(reads="each", state_partitions=2)
+        def counts(each: DataFrame) -> DataFrame:
+            time = "window" if by == "window" else "closed_at"
+            larger = each.groupBy(F.window(time, f"{SIZE_MS} milliseconds").alias("larger"), "key")
+            total = larger.agg(F.sum("count").alias("count"))
+            return total.select(F.unix_millis("larger.start").alias("start"), "key", "count")
+
+        pipeline.keep("all", reads="counts", folder=kept(folder, "all"))
+        return pipeline
+
+    files = stream()
+    ends = [closing(), closing(begin_ms=BEGIN_MS + HOUR_MS, first_id=2_000_000)]
+    both = run_both(spark, tmp_path, declare, {"records": [*files, *ends]})
+    assert_as_in_plain_spark(both, by_definition(files))
+
+
 # Event times
 
 
