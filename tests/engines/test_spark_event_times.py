@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql.types import IntegerType, StructField, StructType, TimestampNTZType, TimestampType
 
 from elastream.engines.spark.event_time import EventTimes, Needed, StepEventTime
+from elastream.errors import InvalidInput
 
 _BIDS = StructType(
     [
@@ -41,7 +43,7 @@ def test_all_that_lies_before_a_watermark_follows_it_and_nothing_else_does() -> 
     assert not found.follows("all", "bids")
     assert found.column_to_cut_by("bids", _BIDS) == "at"
     assert found.column_to_cut_by("counts", _BIDS) is None
-    assert found.warnings() == []
+    found.check()
 
 
 def test_a_column_is_followed_through_another_name() -> None:
@@ -69,7 +71,7 @@ def test_only_a_column_of_moments_is_cut_by() -> None:
     assert EventTimes.of(steps, {"bids": (), "counts": ("bids",)}).column_to_cut_by("bids", _BIDS) is None
 
 
-def test_inputs_that_are_put_together_before_the_watermark_are_told() -> None:
+def test_inputs_that_are_put_together_before_the_watermark_are_refused() -> None:
     steps = {
         "a": _SOURCE,
         "b": _SOURCE,
@@ -77,9 +79,15 @@ def test_inputs_that_are_put_together_before_the_watermark_are_told() -> None:
         "counts": follows("at", "both"),
     }
     found = EventTimes.of(steps, {"a": (), "b": (), "both": ("a", "b"), "counts": ("both",)})
-    assert len(found.warnings()) == 1
-    assert "'both' mixes the event times of a and b" in found.warnings()[0]
+    with pytest.raises(InvalidInput, match="'both' puts a and b together, each read at its own pace"):
+        found.check()
     assert found.column_to_cut_by("a", _BIDS) == found.column_to_cut_by("b", _BIDS) == "at"
+
+
+def test_what_nobody_follows_may_be_put_together_anywhere() -> None:
+    both = StepEventTime(passed_on={"a": {"at": "at"}, "b": {"at": "at"}})
+    reads = {"a": (), "b": (), "both": ("a", "b"), "kept": ("both",)}
+    EventTimes.of({"a": _SOURCE, "b": _SOURCE, "both": both, "kept": _SINK}, reads).check()
 
 
 def test_a_watermark_above_a_union_is_declared_on_each_input() -> None:
@@ -90,4 +98,4 @@ def test_a_watermark_above_a_union_is_declared_on_each_input() -> None:
     found = EventTimes.of({"a": _SOURCE, "b": _SOURCE, "counts": both}, {"a": (), "b": (), "counts": ("a", "b")})
     assert found.shared_by("counts") == {"a": {"at": 10_000}, "b": {"time": 10_000}}
     assert found.shared_by("a") == found.shared_by("nobody") == {}
-    assert found.warnings() == []
+    found.check()

@@ -21,6 +21,7 @@ from running import Running, kept, records, wait_until
 
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import Files
+from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.errors import InvalidInput
 from elastream.monitor import Snapshot
@@ -397,28 +398,24 @@ def test_a_union_of_clocks_an_hour_apart_follows_the_one_that_is_behind(
     assert_as_in_plain_spark(both, by_definition(expected))
 
 
-def test_a_union_before_the_operator_that_counts(spark: SparkSession, tmp_path: Path) -> None:
-    """The watermarks of the sources hold behind the operator that puts them together, as in plain Spark."""
+def test_a_union_before_the_operator_that_counts_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Its watermark would follow the source that runs ahead, as both are read at their own paces."""
+    pipeline = Pipeline("union_between")
+    for name in ("ahead", "behind"):
+        Incoming(tmp_path / name)
+        source(pipeline, tmp_path, name, delay="10 seconds")
 
-    def declare(folder: Path) -> Pipeline:
-        pipeline = Pipeline("union_between")
-        for name in ("ahead", "behind"):
-            source(pipeline, folder, name, delay="10 seconds")
+    @pipeline.operator(reads=("ahead", "behind"))
+    def together(ahead: DataFrame, behind: DataFrame) -> DataFrame:
+        return ahead.union(behind)
 
-        @pipeline.operator(reads=("ahead", "behind"))
-        def together(ahead: DataFrame, behind: DataFrame) -> DataFrame:
-            return ahead.union(behind)
+    @pipeline.operator(reads="together", state_partitions=2)
+    def counts(together: DataFrame) -> DataFrame:
+        return counted(together)
 
-        @pipeline.operator(reads="together", state_partitions=2)
-        def counts(together: DataFrame) -> DataFrame:
-            return counted(together)
-
-        pipeline.keep("all", reads="counts", folder=kept(folder, "all"))
-        return pipeline
-
-    expected, inputs = an_hour_apart()
-    both = run_both(spark, tmp_path, declare, inputs)
-    assert_as_in_plain_spark(both, by_definition(expected))
+    pipeline.keep("all", reads="counts", folder=kept(tmp_path, "all"))
+    with pytest.raises(InvalidInput, match="'together' puts ahead and behind together, each read at its own pace"):
+        SparkEngine(pipeline, spark, tmp_path / "run").start()
 
 
 def test_a_join_of_clocks_an_hour_apart(spark: SparkSession, tmp_path: Path) -> None:

@@ -341,8 +341,7 @@ class SparkEngine:
         folders = self._folders()
         reads = {name: self._pipeline[name].reads for name in self._graph.order}
         found = EventTimes.of({n: event_time_of(frame, folders) for n, frame in self._frames.items()}, reads)
-        for text in found.warnings():
-            self._say(text)
+        found.check()
         self._frames.clear()
         return found
 

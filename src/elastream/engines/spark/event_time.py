@@ -26,7 +26,8 @@ ends, so its commits are in order, too. A feed's writer decides what is a commit
 With several inputs Spark takes the lowest of their watermarks, and each is bounded as above. A single watermark
 above a union follows the input that runs ahead. In a single query the inputs advance together, ours do not: so
 such a watermark is declared on each input in its place (`below_the_union`), and the lowest of them counts. An
-input that has fallen silent then holds it back, and is named (`watermark_watch.py`).
+input that has fallen silent then holds it back, and is named (`watermark_watch.py`). Where that cannot be done,
+the pipeline is refused (`EventTimes.check`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
 from elastream.engines.spark.logical_plan import (
@@ -47,8 +49,10 @@ from elastream.engines.spark.logical_plan import (
     stateful_nodes,
     without_nodes,
 )
+from elastream.errors import InvalidInput
 
 _WATERMARK = "EventTimeWatermark"
+_END = "_elastream_end"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,21 +155,22 @@ class EventTimes:
         step = self.steps.get(reader)
         return {} if step is None else step.shared
 
-    def warnings(self) -> list[str]:
-        """What cannot be kept as the pipeline is written."""
-        return [
-            f"{name!r} mixes the event times of {' and '.join(sorted(inputs))}, each read at its own pace: "
-            "where one runs ahead, records of the other may be late. Put them together in the function that "
-            "declares the watermark, on columns that they have: then it follows the one that is behind"
-            for name, step in self.steps.items()
-            if (inputs := step.mixed or self._mixes(name, step))
-        ]
+    def check(self) -> None:
+        """Refuse what would lose records: inputs that are put together before the watermark that follows them."""
+        for name, step in self.steps.items():
+            if inputs := step.mixed or self._mixed_for_others(name, step):
+                raise InvalidInput(
+                    f"{name!r} puts {' and '.join(sorted(inputs))} together, each read at its own pace, before "
+                    "the watermark that is to follow both: it would follow the one that runs ahead, and drop the "
+                    "other as late. Do so in the function that declares the watermark, on event times that both "
+                    "bring along: then it follows the one that is behind, as in a single query"
+                )
 
-    def _mixes(self, name: str, step: StepEventTime) -> frozenset[str]:
-        """Inputs of a step without a watermark of its own that are put together for one behind it."""
-        behind = self.needed.get(name, frozenset())
-        together = frozenset(step.passed_on) if behind and not step.followed else frozenset()
-        return together if len(together) > 1 else frozenset()
+    def _mixed_for_others(self, name: str, step: StepEventTime) -> frozenset[str]:
+        """Inputs of a step without state that are put together for somebody behind it."""
+        needed = {one.column for one in self.needed.get(name, ())}
+        mixed = frozenset(read for read, passed in step.passed_on.items() if needed & {None, *passed})
+        return mixed if len(mixed) > 1 else frozenset()
 
 
 def _of_input(step: StepEventTime, read: str, behind: frozenset[Needed]) -> frozenset[Needed]:
@@ -205,9 +210,34 @@ def without_marks(schema: StructType) -> StructType:
 
 
 def with_watermarks(frame: DataFrame, delays: Mapping[str, int]) -> DataFrame:
-    for column, delay_ms in delays.items():
-        frame = frame.withWatermark(column, f"{delay_ms} milliseconds")
-    return frame
+    """With one watermark, which Spark wants to be the only one on the way; other columns get its mark alone.
+
+    On a window it is declared by its end: Spark does so for windows of its own making, but takes some other bytes
+    of a window that was read for a time.
+    """
+    times = [column for column in delays if not isinstance(frame.schema[column].dataType, StructType)]
+    if times:
+        frame = frame.withWatermark(times[0], f"{delays[times[0]]} milliseconds")
+    elif delays:
+        window = next(iter(delays))
+        frame = frame.withColumn(_END, F.col(f"`{window}`.`end`"))
+        frame = frame.withWatermark(_END, f"{delays[window]} milliseconds")
+    others = {column: delay_ms for column, delay_ms in delays.items() if column not in times[:1]}
+    return _marked(frame, others) if others else frame
+
+
+def _marked(frame: DataFrame, delays: Mapping[str, int]) -> DataFrame:
+    return frame.select(
+        *(
+            F.col(f"`{field.name}`").alias(
+                field.name, metadata={**(field.metadata or {}), WATERMARK_DELAY: delays[field.name]}
+            )
+            if field.name in delays
+            else F.col(f"`{field.name}`")
+            for field in frame.schema.fields
+            if field.name != _END
+        )
+    )
 
 
 def below_the_union(frame: DataFrame, shared: Mapping[str, Any], inputs: Mapping[str, str]) -> DataFrame:
