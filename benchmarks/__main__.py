@@ -20,6 +20,7 @@ from benchmarks import (
     monitoring_master,
     node_choice,
     page,
+    publication,
     rescale_pause,
     serving_memory,
     serving_viewers,
@@ -89,6 +90,13 @@ BENCHMARKS = (
         run=rescale_pause.run,
         quick=partial(rescale_pause.run, rescales=3, stateless=2, restarts=1, keys=20_000),
         minutes=6,
+    ),
+    Benchmark(
+        name="publication",
+        question="What does it cost to be sure that a batch is published whole, and that all see one folder?",
+        run=publication.run,
+        quick=partial(publication.run, batches=3, sizes=(2_000,)),
+        minutes=2,
     ),
     Benchmark(
         name="channel-throughput",

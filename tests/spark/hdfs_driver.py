@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from running import records
 
-from elastream.engines.spark import same_folder
+from elastream.engines.spark import folder_witness, same_folder
 from elastream.engines.spark.channels import files as files_module
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.engine import SparkEngine
@@ -144,7 +144,7 @@ def _write_with_retries(spark: SparkSession, folder: Path) -> None:
 
 
 def _take_schemes_away(spark: SparkSession, folder: Path) -> None:
-    same_folder._PATIENCE_S = 0.0
+    folder_witness.PATIENCE_S = 0.0
     with_scheme, same_folder.for_spark = same_folder.for_spark, str
     try:
         same_folder.check_same_folder(spark, [folder])

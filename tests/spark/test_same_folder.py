@@ -16,9 +16,10 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 from same_folder_story import ELSEWHERE, SHARED
 
-from elastream.engines.spark import same_folder
+from elastream.engines.spark import folder_witness, same_folder
 from elastream.engines.spark.cluster import Cluster, ClusterOptions
-from elastream.engines.spark.same_folder import Probe, Witness, check_same_folder, difference
+from elastream.engines.spark.folder_witness import PREFIX, Probe, Witness, difference
+from elastream.engines.spark.same_folder import check_same_folder
 from elastream.errors import ElastreamError
 
 _PATIENCE_S = 600.0  # for a machine that does other things too
@@ -77,7 +78,7 @@ def test_who_sees_another_folder_is_told(
 
 def test_all_see_it_and_nothing_is_left(spark: SparkSession, tmp_path: Path) -> None:
     run, sink = tmp_path / "run", tmp_path / "sink"
-    leftover, young = run / f"{same_folder._PREFIX}old", run / f"{same_folder._PREFIX}new"
+    leftover, young = run / f"{PREFIX}old", run / f"{PREFIX}new"
     for folder in (run, sink, leftover, young):
         folder.mkdir()
     a_day_ago_s = time.time() - 86_400
@@ -88,7 +89,7 @@ def test_all_see_it_and_nothing_is_left(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_spark_sees_another(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(same_folder, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(folder_witness, "PATIENCE_S", 0.0)
     monkeypatch.setattr(same_folder, "for_spark", lambda path: f"file://{tmp_path}/other/{path.name}")
     with pytest.raises(
         ElastreamError,
@@ -102,6 +103,26 @@ def test_spark_sees_another(spark: SparkSession, tmp_path: Path, monkeypatch: py
 def test_a_folder_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ElastreamError, match=r"gone: cannot be used: No such file or directory"):
         check_same_folder(spark, [tmp_path / "gone"])
+
+
+@pytest.mark.parametrize(
+    ("installed", "why"),
+    [(False, 'Cannot run program ".*/python"'), (True, "ModuleNotFoundError: No module named 'elastream'")],
+)
+def test_executors_without_our_python(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool, why: str
+) -> None:
+    python = tmp_path / "python"
+    if installed:  # but not with elastream
+        (tmp_path / "elastream.py").write_text("raise ModuleNotFoundError(\"No module named 'elastream'\")")
+        python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    with pytest.raises(
+        ElastreamError, match=rf"a task that only looks into {tmp_path} fails: {why}.*; every node needs the same"
+    ):
+        check_same_folder(spark, [tmp_path], on_executors=[tmp_path])
+    assert not list(tmp_path.glob(f"{PREFIX}*"))
 
 
 def hiding(folder: Path) -> list[str]:
@@ -140,4 +161,4 @@ def test_a_worker_that_sees_another_folder_is_noticed_at_the_start(tmp_path: Pat
     assert re.match(f"{tmp_path}/{ELSEWHERE}/run: {refused}", seen["run"]), seen["run"]
     assert re.match(f"{tmp_path}/{ELSEWHERE}/kept: {refused}", seen["sink"]), seen["sink"]
     assert seen["none"] == "started"
-    assert list(tmp_path.rglob(f"{same_folder._PREFIX}*")) == []
+    assert list(tmp_path.rglob(f"{PREFIX}*")) == []
