@@ -25,15 +25,8 @@ from elastream.policies.proposal import Advice, Proposal, Reason
 
 SECTIONS: Mapping[str, Sequence[Any]] = {
     "Pipelines": (Pipeline,),
-    "What was measured, and what it calls for": (
-        read_snapshot,
-        read_recording,
-        create,
-        catalog,
-        Snapshot,
-        Reading,
-    ),
-    "What they call for": (catalog, create, Proposal, Advice, Reason),
+    "What was measured": (read_snapshot, read_recording, Snapshot, Reading),
+    "What it calls for": (catalog, create, Proposal, Advice, Reason),
     "Writing a policy": (policy, option, Policy, Remembers),
     "Writing an engine": (Engine, Decision, Outcome, Dataflow, Operator, Plan),
     "The manager": (Knobs,),

@@ -50,7 +50,10 @@ def _call(method: str, path: str, call: Json) -> str:
         parts.append(table(["parameter", "in", "type", "meaning"], rows))
     if body := call.get("requestBody"):
         parts.append(f"Body: {_content(body['content'])}.")
-    rows = ([status, _content(r.get("content", {})), r["description"]] for status, r in call["responses"].items())
+    rows = (
+        [status, _content(r.get("content", {})), r["description"]]
+        for status, r in sorted(call["responses"].items())
+    )
     return "\n\n".join([*parts, table(["status", "answer", "when"], rows)])
 
 
