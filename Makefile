@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+DOCS_READY := $(VENV)/.ready-docs
 
 .PHONY: run simulate test test-long test-yarn test-jars kafka-jars test-tools exactly-once event-time lint bench \
-  experiments openapi clean
+  experiments openapi docs docs-serve docs-diagrams clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
 	$(BIN)/elastream run examples/wordcount.py --fresh --duration '225 s' --interval '10 s' \
@@ -60,6 +61,18 @@ openapi: $(READY)  ## writes docs/openapi.json, which a test compares with the A
 	$(BIN)/python -c 'import json; from elastream.web.app import openapi_document; \
 	  print(json.dumps(openapi_document(), indent=1))' > docs/openapi.json
 
+# mkdocs is started as a module, so that it finds docs/hooks from here
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+
+docs: $(DOCS_READY)  ## the documentation as a site in out/site; a broken link is an error
+	$(MKDOCS) build --strict
+
+docs-serve: $(DOCS_READY)  ## shows it on http://127.0.0.1:8000/ while you write
+	$(MKDOCS) serve
+
+docs-diagrams: $(READY)  ## writes the state diagrams of the code into the pages, which a test compares
+	$(BIN)/python -m docs.hooks.diagrams
+
 experiments: $(READY)  ## every experiment, each beside the numbers of its paper
 	$(BIN)/elastream experiments run --all
 
@@ -71,6 +84,11 @@ $(READY): pyproject.toml
 	  f"elastream needs Python 3.11 or newer, and {sys.executable} is {v.major}.{v.minor}: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# apart from what `make test` needs, so that it does not wait for it
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 clean:

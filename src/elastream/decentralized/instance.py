@@ -1,7 +1,6 @@
 """The scaling protocol of one instance, as a state machine without I/O (the thesis, Algorithms 4 to 10), mended.
 
-    waiting ──start──▶ running ──duplicate──▶ duplicating ──all acknowledged──▶ running
-                          └──leave──▶ leaving ──all acknowledged──▶ draining ──drained──▶ parting ──▶ ended
+docs/decentralized/protocol.md has the diagram of its phases, which is drawn from the table below.
 
 An instance that duplicates creates new ones, tells its neighbours, and starts the new ones when all neighbours
 have acknowledged. One that leaves tells its predecessors, which stop sending to it; drains; tells its successors;

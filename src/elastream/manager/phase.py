@@ -1,8 +1,6 @@
 """The phases of the manager and every way from one to another.
 
-    warming up ──▶ observing ──▶ activating ──▶ rescaling ──▶ warming up ──▶ verifying ──▶ observing
-                                                                              ├──▶ rescaling back ──▶ rolled back
-                                                                              └──▶ given up
+docs/manager.md has the diagram, which is drawn from the table below.
 
 A trigger that the table does not have for a phase is a mistake in the program: it raises, and the state stays.
 """

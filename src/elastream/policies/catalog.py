@@ -25,6 +25,8 @@ from elastream.policies.proposal import Proposal
 
 
 class Policy(Protocol):
+    """From one window, and what was learned before it, to the parallelism of each operator, with reasons."""
+
     def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal: ...
 
 

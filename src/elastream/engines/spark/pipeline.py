@@ -82,6 +82,8 @@ _OUTPUT_MODES = ("append", "update")
 
 
 class Pipeline:
+    """Functions over streaming DataFrames and what each of them reads; the name is also that of its folder."""
+
     def __init__(self, name: str) -> None:
         if not name or "/" in name:
             raise InvalidInput(f"a pipeline has a name without '/', found {name!r}")
