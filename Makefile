@@ -56,6 +56,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 openapi: $(READY)  ## writes docs/openapi.json, which a test compares with the API
 	$(BIN)/python -c 'import json; from elastream.web.app import openapi_document; \
@@ -74,7 +75,7 @@ docs-diagrams: $(READY)  ## writes the state diagrams of the code into the pages
 	$(BIN)/python -m docs.hooks.diagrams
 
 experiments: $(READY)  ## every experiment, each beside the numbers of its paper
-	$(BIN)/elastream experiments run --all
+	$(BIN)/python -m experiments run --all
 
 bench: $(READY)  ## speed, printed as ratios; the long ones by name: python -m benchmarks --help
 	$(BIN)/python -m benchmarks

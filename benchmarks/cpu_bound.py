@@ -27,9 +27,9 @@ from elastream.engines.spark.pipeline import Pipeline
 from elastream.manager.events import Decided, Event, Held, Judged, PhaseChanged, Proposed
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
-from elastream.manager.phase import Phase
-from elastream.monitor import Snapshot
-from elastream.monitor.flow import achieved_share
+from elastream.manager.phase import ManagerPhase
+from elastream.measurement import Snapshot
+from elastream.measurement.flow import achieved_share
 from elastream.policies.catalog import create
 from elastream.policies.proposal import ReasonKind
 from elastream.workloads.generator import SCHEMA
@@ -150,7 +150,7 @@ def says_no_more(events: Sequence[Event]) -> list[str]:
     telling = (ReasonKind.NO_CORES, ReasonKind.NOT_PARALLEL, ReasonKind.BOTTLENECK)
     found = []
     for event in events:
-        if isinstance(event, PhaseChanged) and event.after is Phase.GIVEN_UP:
+        if isinstance(event, PhaseChanged) and event.after is ManagerPhase.GIVEN_UP:
             found.append(event.why)
         if isinstance(event, Proposed):
             found += [
@@ -176,7 +176,7 @@ def _text(event: Event) -> str | None:
             return f"{decision.kind}: {decision} ({why or '; '.join(map(str, decision.reasons))})"
         case Judged():
             return f"action {event.number}: {event.verdict}"
-        case PhaseChanged(after=Phase.GIVEN_UP | Phase.ROLLED_BACK, why=why):
+        case PhaseChanged(after=ManagerPhase.GIVEN_UP | ManagerPhase.ROLLED_BACK, why=why):
             return f"{event.after}: {why}"
         case Held(why=why):
             return f"held: {why}"

@@ -8,10 +8,10 @@ square of the instances, and so must the time of a step. What can stay the same 
 from __future__ import annotations
 
 from benchmarks.measure import Measure, Report, median_cpu_s
+from elastream.arrivals.load import Sine
 from elastream.dataflow import Dataflow, Operator
-from elastream.decentralized.simulator import Setup, Simulator
 from elastream.testing import chain
-from elastream.workloads.load import Sine
+from experiments.decentralized_simulator import Setup, Simulator
 
 _OPERATORS = ("o1", "o2", "o3", "o4", "o5")
 _CAPACITY = 500.0

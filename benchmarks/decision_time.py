@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from benchmarks.measure import Measure, Report, median_cpu_s
 from benchmarks.random_pipeline import random_snapshot
-from elastream.monitor import Snapshot
-from elastream.monitor.snapshot_format import snapshot_from_json, snapshot_to_json
+from elastream.measurement import Snapshot
+from elastream.measurement.snapshot_format import snapshot_from_json, snapshot_to_json
 from elastream.policies.catalog import create
 
 MOST_GROWTH = 12.0  # for ten times as much: linear, and some room for caches that are too small

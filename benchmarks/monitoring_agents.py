@@ -14,10 +14,10 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
-from elastream.monitoring.agent import Agent
-from elastream.monitoring.agent_client import AgentClient
-from elastream.monitoring.master_server import Endpoint
-from elastream.monitoring.messages import Claim, frame
+from elastream.agents.agent import Agent
+from elastream.agents.agent_client import AgentClient
+from elastream.agents.master_server import Endpoint
+from elastream.agents.messages import Claim, frame
 from elastream.policies.rules.metrics import METRICS
 
 _ACKNOWLEDGED_WITHIN_S = 60.0

@@ -27,15 +27,15 @@ from typing import Any
 import psutil
 
 from benchmarks.measure import Measure, Report
+from elastream.agents.master_server import Endpoint
+from elastream.agents.rounds import Round
+from elastream.agents.run import MasterOptions, MasterRun, Watcher
 from elastream.manager.knobs import Knobs
-from elastream.monitoring.master_server import Endpoint
-from elastream.monitoring.rounds import Round
-from elastream.monitoring.run import MasterOptions, MasterRun, Watcher
 from elastream.options import build
+from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import info
 from elastream.policies.rules import RuleSet, every_operator, minutes, percent, records, rule, rules
 from elastream.policies.rules.metrics import METRICS
-from elastream.policies.rules.policy import Rules
 
 MOST_CORE_SHARE = 0.15
 MOST_P99_S = 0.25

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from elastream.dataflow import Dataflow, Operator, Plan
-from elastream.monitor import Reading, Snapshot
+from elastream.measurement import Reading, Snapshot
 
 _SOURCES = 8
 _MOST_INPUTS = 3

@@ -20,18 +20,19 @@ from typing import TypeVar
 import httpx
 
 from benchmarks.measure import Measure, Report
+from elastream.arrivals.load import Sine
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import EngineModel, OperatorModel, PowerLaw, SourceModel
 from elastream.engines.simulated.simulation import simulate
 from elastream.manager.events import Event
 from elastream.manager.knobs import Knobs
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.catalog import create
+from elastream.showing.views import ConfigurationView
 from elastream.testing import chain
+from elastream.web.address import Address
 from elastream.web.feed import Feed
-from elastream.web.server import Address, Server
-from elastream.web.views import ConfigurationView
-from elastream.workloads.load import Sine
+from elastream.web.server import Server
 
 HOUR_S = 3_600.0
 MOST_ANSWER_KB = 400.0

@@ -39,9 +39,10 @@ from benchmarks.spark_runs import (
 )
 from benchmarks.spread import Estimate, median_between, ratio_of_pairs
 from elastream.engines.spark.engine import SparkEngine
+from elastream.showing.views import ConfigurationView
+from elastream.web.address import LOOPBACK, Address
 from elastream.web.feed import Feed
-from elastream.web.server import LOOPBACK, Address, Server
-from elastream.web.views import ConfigurationView
+from elastream.web.server import Server
 
 VIEWERS = 10
 MOST_PERCENT = 3.0

@@ -8,13 +8,13 @@ above that is the price of queues, counters and a history.
 from __future__ import annotations
 
 from benchmarks.measure import Measure, Report, median_cpu_s
+from elastream.arrivals.load import Sine
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import EngineModel, OperatorModel, PowerLaw, SimulatedEngine, SourceModel
 from elastream.engines.simulated.simulation import simulate
 from elastream.manager.knobs import Knobs
 from elastream.policies.catalog import create
 from elastream.testing import chain
-from elastream.workloads.load import Sine
 
 DAY_S = 86_400.0
 MOST_S = 10.0

@@ -16,8 +16,8 @@ import msgpack
 import psutil
 
 from benchmarks.measure import Measure, Report
-from elastream.monitoring.messages import VERSION, Claim, Hello, Readings, Sample, agent_message, frame
-from elastream.monitoring.wire import MOST_BYTES, Decoder, WireError
+from elastream.agents.messages import VERSION, Claim, Hello, Readings, Sample, agent_message, frame
+from elastream.agents.wire import MOST_BYTES, Decoder, WireError
 
 MOST_GROWTH_BYTES = 10_000_000
 

@@ -10,9 +10,9 @@ minutes: from 12 records a second at four in the morning to 130 in the evening.
 from pathlib import Path
 
 from elastream.workloads.taxi_hotspots import taxi_hotspots
-from elastream.workloads.taxi_replay import Replay
+from elastream.workloads.taxi_replay import RideReplay
 
 pipeline = taxi_hotspots(kept=Path("out/taxi_hotspots/kept").absolute(), record_ms=25, max_parallelism=6)
 
-generator = Replay(speed=288, replication=3, begin_h=4, hours=27).command
+generator = RideReplay(speed=288, replication=3, begin_h=4, hours=27).command
 """For `elastream run`: the module that writes to the feed, with its arguments."""

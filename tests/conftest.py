@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.browser import Browser, missing_browser
 from hypothesis import settings
-from tests.needed import need_jars
 
+from benchmarks.browser import Browser, missing_browser
+from elastream.engines.spark.java import check_java
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.kafka.jars import kafka_jars
-from elastream.engines.spark.session import check_java
 from elastream.errors import ElastreamError
+from tests.needed import need_jars
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from benchmarks import __main__ as command
 from benchmarks import decentralized_steps, decision_time, monitoring_master, node_choice, simulated_day, wire_fuzz
 from benchmarks.measure import Benchmark, Measure, Report, median_cpu_s
 from benchmarks.random_pipeline import random_snapshot
-
 from elastream.policies.catalog import create
 from elastream.policies.proposal import ReasonKind
 

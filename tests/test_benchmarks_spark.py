@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from benchmarks.batches import (
     Batch,
     Marks,
@@ -25,13 +26,12 @@ from benchmarks.measure import Measure
 from benchmarks.measuring_overhead import window_of
 from benchmarks.spark_runs import ends_s, put_backlog, size_bytes, watched
 from benchmarks.spread import median_between, p95, ratio_of_pairs
-
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.channels.files import FileChannel
-from elastream.engines.spark.channels.segments import Position, SegmentLog
+from elastream.engines.spark.channels.segments import SegmentLog, StreamPosition
 from elastream.manager.events import PhaseChanged
-from elastream.manager.phase import Phase
-from elastream.monitor import Reading, Snapshot
+from elastream.manager.phase import ManagerPhase
+from elastream.measurement import Reading, Snapshot
 
 
 def _batch(**given: Any) -> Batch:
@@ -194,9 +194,11 @@ def test_a_long_backlog_takes_the_room_of_one_file(tmp_path: Path) -> None:
     log = SegmentLog(tmp_path)
     assert log.head().records == 50
     assert len({path.stat().st_ino for path in tmp_path.rglob("*.parquet")}) == 1
-    log.acknowledge("reader", Position(record=30, commit=3))
+    log.acknowledge("reader", StreamPosition(record=30, commit=3))
     assert FileChannel(tmp_path).forget(["reader"]) == 3
-    rest = list(log.commits(Position(record=30, commit=3), log.position(Position(record=30, commit=3))))
+    rest = list(
+        log.commits(StreamPosition(record=30, commit=3), log.position(StreamPosition(record=30, commit=3)))
+    )
     assert [(tmp_path / segment.path).exists() for commit in rest for segment in commit.segments] == [True, True]
 
 
@@ -238,7 +240,11 @@ def _seen(*parallelism: int, said: str | None) -> Seen:
         )
         for number, instances in enumerate(parallelism)
     ]
-    events = [] if said is None else [PhaseChanged(at_s=1, before=Phase.VERIFYING, after=Phase.GIVEN_UP, why=said)]
+    events = (
+        []
+        if said is None
+        else [PhaseChanged(at_s=1, before=ManagerPhase.VERIFYING, after=ManagerPhase.GIVEN_UP, why=said)]
+    )
     return Seen(snapshots=snapshots, events=[*events])
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from elastream.engines.simulated.scenario import Scenario, read_scenario, scenario_from
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.monitor.recording import Recording, RecordingWriter, read_recording
-from elastream.monitor.snapshot_format import read_snapshot, snapshot_from_json, snapshot_to_json
+from elastream.measurement.recording import Recording, RecordingWriter, read_recording
+from elastream.measurement.snapshot_format import read_snapshot, snapshot_from_json, snapshot_to_json
 
 SNAPSHOT: dict[str, Any] = {
     "operators": [

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from docs.hooks.markdown_text import code, sentence, table
 
+from docs.hooks.markdown_text import code, sentence, table
 from elastream.cli import app
 
 _VALUES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from elastream.decentralized import instance
+from elastream.decentralized.protocol import instance
 from elastream.manager import phase
 
 DOCS = Path(__file__).parents[1]
@@ -65,13 +65,13 @@ DIAGRAMS: Mapping[str, tuple[str, Callable[[], str]]] = {
         "manager.md",
         lambda: state_diagram(
             phase.TRANSITIONS,
-            phase.Phase.WARMING_UP,
-            apart=(phase.Trigger.ASKED_FOR, phase.Trigger.STARTED),
+            phase.ManagerPhase.WARMING_UP,
+            apart=(phase.PhaseTrigger.ASKED_FOR, phase.PhaseTrigger.STARTED),
         ),
     ),
     "decentralized instance": (
         "decentralized/protocol.md",
-        lambda: state_diagram(instance.TRANSITIONS, instance.Phase.WAITING),
+        lambda: state_diagram(instance.TRANSITIONS, instance.InstancePhase.WAITING),
     ),
 }
 """By name: the page that each stands in, and how it is drawn."""

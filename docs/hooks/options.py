@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from docs.hooks.markdown_text import code, sentence, table
-
 from elastream.manager.knobs import Knobs
 from elastream.options import OptionInfo, describe
 from elastream.policies.catalog import PolicyInfo, catalog

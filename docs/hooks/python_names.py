@@ -14,11 +14,11 @@ from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Engine, Outcome
+from elastream.manager.engine import Engine, RescaleOutcome
 from elastream.manager.knobs import Knobs
-from elastream.monitor import Reading, Snapshot
-from elastream.monitor.recording import read_recording
-from elastream.monitor.snapshot_format import read_snapshot
+from elastream.measurement import Reading, Snapshot
+from elastream.measurement.recording import read_recording
+from elastream.measurement.snapshot_format import read_snapshot
 from elastream.options import option
 from elastream.policies.catalog import Policy, Remembers, catalog, create, policy
 from elastream.policies.proposal import Advice, Proposal, Reason
@@ -28,7 +28,7 @@ SECTIONS: Mapping[str, Sequence[Any]] = {
     "What was measured": (read_snapshot, read_recording, Snapshot, Reading),
     "What it calls for": (catalog, create, Proposal, Advice, Reason),
     "Writing a policy": (policy, option, Policy, Remembers),
-    "Writing an engine": (Engine, Decision, Outcome, Dataflow, Operator, Plan),
+    "Writing an engine": (Engine, Decision, RescaleOutcome, Dataflow, Operator, Plan),
     "The manager": (Knobs,),
     "Errors": (ElastreamError, InvalidInput),
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File, Files, InclusionLevel
+
 from docs.hooks.generated import filled
 from docs.hooks.links import ROOT_PAGES, SHOWN_FILES, for_the_site, links_of, page_of, resolved
-from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).parents[2]
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json"}

@@ -11,11 +11,10 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from elastream import __version__
-from elastream.commands import advice, monitoring, report, serve, simulate
+from elastream.commands import advice, agents, report, serve, simulate
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
 from elastream.commands.decentralized import capacity, decentralized_app
-from elastream.commands.experiments import experiments_app
 from elastream.commands.kafka import kafka_app
 from elastream.commands.rules import rules_app
 from elastream.commands.shared import err
@@ -58,9 +57,8 @@ app.command(name="replay")(advice.replay_command)
 app.command()(report.report)
 app.command()(serve.serve)
 app.command()(advice.policies)
-app.command()(monitoring.master)
-app.command()(monitoring.agent)
-app.add_typer(experiments_app, name="experiments")
+app.command()(agents.master)
+app.command()(agents.agent)
 app.add_typer(rules_app, name="rules")
 app.add_typer(decentralized_app, name="decentralized")
 app.command()(capacity)

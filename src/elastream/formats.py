@@ -159,3 +159,8 @@ def what(error: Any) -> str:
             return f"Input should be an object, found {shown(error['input'])}"
         case _:
             return f"{error['msg']}, found {shown(error['input'])}"
+
+
+def is_number(value: Any) -> bool:
+    """A number that a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**1023

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from elastream.dataflow import Dataflow, Operator, Plan
-from elastream.monitor import Reading, Snapshot
+from elastream.measurement import Reading, Snapshot
 
 WORD_COUNT: dict[str, Any] = {
     "operators": [

@@ -15,3 +15,12 @@ def check_shown(text: str, place: str) -> None:
     found = _NOT_SHOWN.search(text)
     if found is not None:
         raise InvalidInput(f"{place}: a text that can be shown was expected, found U+{ord(found[0]):04X} in it")
+
+
+def rate_text(records_per_s: float) -> str:
+    return f"{number_text(records_per_s)}/s"
+
+
+def number_text(value: float) -> str:
+    """Whole numbers with thousands separators from 100 up, three significant digits below."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

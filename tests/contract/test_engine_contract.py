@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from elastream.agents.adaptor import EngineAdaptor
+from elastream.arrivals.load import Steps
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import (
     DowntimeScope,
@@ -25,10 +27,8 @@ from elastream.engines.simulated import (
 from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Clock, Engine
-from elastream.monitor import Snapshot
-from elastream.monitoring.adaptor import EngineAdaptor
+from elastream.measurement import Snapshot
 from elastream.testing import chain
-from elastream.workloads.load import Steps
 
 PIPELINE = Dataflow.of(
     [
@@ -145,7 +145,7 @@ class TestGraphAndPlan:
 
 
 class TestAdaptor:
-    """The four calls by which a monitoring master scales it (`monitoring/adaptor.py`)."""
+    """The four calls by which a monitoring master scales it (`agents/adaptor.py`)."""
 
     def test_it_says_and_sets_the_size_of_each_operator(self, engine: Engine) -> None:
         adaptor = EngineAdaptor(engine)

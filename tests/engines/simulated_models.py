@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from elastream.arrivals.load import Constant
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import EngineModel, OperatorModel, PowerLaw, SimulatedEngine, SourceModel
 from elastream.manager.decision import Decision
-from elastream.workloads.load import Constant
 
 
 def linear(per_instance_per_s: float, **options: Any) -> OperatorModel:

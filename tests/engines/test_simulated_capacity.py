@@ -11,7 +11,7 @@ from simulated_models import linear
 
 from elastream.dataflow.state_partitions import effective_instances
 from elastream.engines.simulated import Amdahl, OperatorModel, PowerLaw, Usl
-from elastream.engines.simulated.model import Instances
+from elastream.engines.simulated.engine_model import InstanceSet
 from elastream.errors import InvalidInput
 
 
@@ -66,34 +66,34 @@ def test_an_operator_is_checked(options: dict[str, float], named: str) -> None:
 
 
 def test_even_instances_do_the_total_capacity() -> None:
-    assert Instances(model=linear(100), n=6).effective_per_s == pytest.approx(600)
+    assert InstanceSet(model=linear(100), n=6).effective_per_s == pytest.approx(600)
 
 
 def test_the_hot_instance_limits_all() -> None:
-    assert Instances(model=linear(100, hot_share=0.5), n=10).effective_per_s == pytest.approx(200)
+    assert InstanceSet(model=linear(100, hot_share=0.5), n=10).effective_per_s == pytest.approx(200)
 
 
 def test_a_hot_share_below_the_even_one_changes_nothing() -> None:
-    assert Instances(model=linear(100, hot_share=0.1), n=4).effective_per_s == pytest.approx(400)
+    assert InstanceSet(model=linear(100, hot_share=0.1), n=4).effective_per_s == pytest.approx(400)
 
 
 def test_a_straggler_limits_all() -> None:
-    assert Instances(model=linear(100, slow_instance=0.25), n=8).effective_per_s == pytest.approx(200)
+    assert InstanceSet(model=linear(100, slow_instance=0.25), n=8).effective_per_s == pytest.approx(200)
 
 
 def test_what_is_not_parallel_stays_at_one_instance() -> None:
-    assert Instances(model=linear(100, not_parallel=True), n=8).effective_per_s == 100
+    assert InstanceSet(model=linear(100, not_parallel=True), n=8).effective_per_s == 100
 
 
 def test_firing_a_window_is_part_of_what_can_be_sustained() -> None:
     # 10 ms to set a record aside and 30 ms to fire it: 25 a second
     windowed = linear(100, window_s=10, fire_cost_s_per_record=0.03)
-    assert Instances(model=windowed, n=4).sustained_per_s == pytest.approx(100)
+    assert InstanceSet(model=windowed, n=4).sustained_per_s == pytest.approx(100)
 
 
 @given(n=st.integers(1, 32), partitions=st.integers(32, 100))
 def test_partitions_do_the_work_of_the_effective_instances(n: int, partitions: int) -> None:
-    instances = Instances(model=linear(100), n=n, state_partitions=partitions)
+    instances = InstanceSet(model=linear(100), n=n, state_partitions=partitions)
     assert instances.effective_per_s == pytest.approx(100 * effective_instances(n, partitions))
 
 
@@ -113,7 +113,7 @@ def test_shares_sum_to_one_and_the_slowest_instance_is_the_limit(
         slow_instance=slow,
         not_parallel=not_parallel,
     )
-    instances = Instances(model=model, n=n, state_partitions=partitions)
+    instances = InstanceSet(model=model, n=n, state_partitions=partitions)
     shares = [instances.share(i) for i in range(n)]
     assert math.fsum(shares) == pytest.approx(1)
     limit = min(instances.rate_per_s(i) / share for i, share in enumerate(shares) if share > 0)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastream.arrivals.load import Brownian
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import (
     DowntimeScope,
@@ -17,9 +18,8 @@ from elastream.engines.simulated import (
     SimulatedEngine,
     SourceModel,
 )
-from elastream.engines.simulated.engine import Totals
+from elastream.engines.simulated.engine import RecordTotals
 from elastream.manager.decision import Decision
-from elastream.workloads.load import Brownian
 
 
 @st.composite
@@ -68,7 +68,7 @@ def engine_models(draw: st.DrawFn) -> EngineModel:
     )
 
 
-def check_conserved(model: EngineModel, totals: Totals) -> None:
+def check_conserved(model: EngineModel, totals: RecordTotals) -> None:
     for source in totals.sources.values():
         assert source.arrived == pytest.approx(source.backlog + source.emitted)
     for channel, counts in totals.channels.items():

@@ -7,12 +7,12 @@ import math
 import pytest
 from simulated_models import chain, linear, steady
 
+from elastream.arrivals.load import Constant, Steps
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import EngineModel, PowerLaw, SimulatedEngine, SourceModel, Usl
-from elastream.engines.simulated.model import OperatorModel
+from elastream.engines.simulated.engine_model import OperatorModel
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.monitor import Snapshot
-from elastream.workloads.load import Constant, Steps
+from elastream.measurement import Snapshot
 
 
 def measured_after(model: EngineModel, warm_up_s: float = 60, window_s: float = 60) -> Snapshot:

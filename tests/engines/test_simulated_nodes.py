@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastream.arrivals.load import Constant, Load, Steps
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import EngineModel, OperatorModel, PowerLaw, SimulatedEngine, SourceModel
 from elastream.engines.simulated.ideal import Ideal
 from elastream.engines.simulated.simulation import simulate, simulate_ideal
 from elastream.errors import InvalidInput
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
+from elastream.manager.engine import RescaleOutcome
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.nodes import Node, NodePool
 from elastream.policies.catalog import create
-from elastream.workloads.load import Constant, Load, Steps
 
 PLACES_MS = {"a": 0.0, "b": 10.0, "c": 40.0, "d": 160.0, "e": 300.0}
 POOL = NodePool(
@@ -49,7 +49,7 @@ def measured(engine: SimulatedEngine) -> Snapshot:
     return engine.measure()
 
 
-def rescale(engine: SimulatedEngine, n: int, nodes: tuple[str, ...] = ()) -> Outcome:
+def rescale(engine: SimulatedEngine, n: int, nodes: tuple[str, ...] = ()) -> RescaleOutcome:
     after = Plan({"map": n})
     wanted = {"map": nodes} if nodes else {}
     return engine.rescale(Decision(number=1, at_s=engine.now(), before=engine.plan(), after=after, nodes=wanted))
@@ -65,7 +65,7 @@ def test_the_largest_delay_between_the_nodes_in_use_costs_capacity(nodes: tuple[
 
 def test_a_decision_may_name_the_nodes() -> None:
     engine = SimulatedEngine(model())
-    assert rescale(engine, 3, ("a", "d", "e")) == Outcome(plan=Plan({"map": 3}), succeeded=True, took_s=0.0)
+    assert rescale(engine, 3, ("a", "d", "e")) == RescaleOutcome(plan=Plan({"map": 3}), succeeded=True, took_s=0.0)
     assert measured(engine).placement == {"map": ("a", "d", "e")}
 
 

@@ -12,7 +12,7 @@ from elastream.engines.simulated import DowntimeScope, EngineModel, SimulatedEng
 from elastream.errors import InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.engine import Clock, Engine
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 
 
 def two_operators(**options: object) -> EngineModel:

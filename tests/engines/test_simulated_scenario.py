@@ -8,6 +8,7 @@ from textwrap import dedent
 
 import pytest
 
+from elastream.arrivals.load import Brownian, Constant, Sine, Steps, Trace
 from elastream.durations import seconds
 from elastream.engines.simulated import (
     Amdahl,
@@ -19,7 +20,6 @@ from elastream.engines.simulated import (
     read_scenario,
 )
 from elastream.errors import InvalidInput
-from elastream.workloads.load import Brownian, Constant, Sine, Steps, Trace
 
 WORD_COUNT = """\
 name: word count

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 from elastream.engines.spark.accounts import Books
-from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.files import FileChannel
-from elastream.engines.spark.channels.segments import Position
+from elastream.engines.spark.channels.segments import StreamPosition
 from elastream.engines.spark.ledger import Ledger, read_ledger
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.plan_reads import PlanReads
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError
-from elastream.monitor.accounts import Accounts, StepAccount
+from elastream.measurement.accounts import Accounts, StepAccount
 
 COPIES = PlanReads(streams=("joined",), takes_all=True, passes_all_on=True)
 
@@ -50,7 +50,7 @@ class Site:
         books.open(self.pipeline["all"], COPIES, self.sink)
         return books
 
-    def channel(self, name: str) -> Channel:
+    def channel(self, name: str) -> DurableChannel:
         return self.workspace.channel(name)
 
     def publish(self, name: str, records: int) -> None:
@@ -172,14 +172,14 @@ class TestDifferences:
         """What it says to be done would be deleted before it is read."""
         site.publish("left", 100)
         site.batch("joined", 0, 0, 60)
-        site.channel("left").log.acknowledge("joined", Position(record=90, commit=1))
+        site.channel("left").log.acknowledge("joined", StreamPosition(record=90, commit=1))
         assert site.accounts().differences == (
             "joined: left has published 100 records, of which it has read 60 and 10 wait for it: 30 are missing",
         )
 
     def test_it_shows_before_the_first_batch_as_well(self, site: Site) -> None:
         site.publish("left", 100)
-        site.channel("left").log.acknowledge("joined", Position(record=90, commit=1))
+        site.channel("left").log.acknowledge("joined", StreamPosition(record=90, commit=1))
         (difference,) = site.accounts().differences
         assert difference.endswith("of which it has read 0 and 10 wait for it: 90 are missing")
 
@@ -259,7 +259,7 @@ class TestBatches:
 
     def test_a_reader_that_began_in_the_middle_is_to_read_from_there(self, site: Site) -> None:
         site.publish("left", 100)
-        site.channel("left").log.acknowledge("joined", Position(record=40, commit=1))
+        site.channel("left").log.acknowledge("joined", StreamPosition(record=40, commit=1))
         site.books = site.opened()
         site.books.take("joined", [told(0, (None, 30, 30), (None, 60, 20))])
         assert site.books.new_faults() == ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elastream.engines.spark.cluster import Cluster, ClusterOptions
+from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 from elastream.engines.spark.session import _check_master
 from elastream.errors import ElastreamError, InvalidInput
 
@@ -18,7 +18,7 @@ def test_a_port_that_someone_has_is_named_with_the_option(tmp_path: Path, option
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ports = {"port": 0, "web_port": 0, option: port}
-        cluster = Cluster(ClusterOptions(folder=tmp_path / "cluster", **ports))
+        cluster = StandaloneCluster(ClusterOptions(folder=tmp_path / "cluster", **ports))
         with pytest.raises(ElastreamError, match=rf"port {port} of 127.0.0.1 .*--{option.replace('_', '-')}"):
             cluster.start()
     assert cluster.pids == {}

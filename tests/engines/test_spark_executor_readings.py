@@ -10,7 +10,7 @@ import pytest
 
 from elastream.engines.spark.executor_readings import ExecutorMeter, alone_with, if_told
 from elastream.engines.spark.rest import RestApi
-from elastream.monitor.executor import ExecutorReading
+from elastream.measurement.executor import ExecutorReading
 from elastream.testing import alike
 
 MIB = 1024 * 1024

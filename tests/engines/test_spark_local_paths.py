@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastream.engines.decentralized.launch import run_folder
+from elastream.decentralized.spark.launch import run_folder
 from elastream.engines.spark.local_paths import for_spark, local_folder
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.errors import InvalidInput

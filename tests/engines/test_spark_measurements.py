@@ -17,8 +17,8 @@ from elastream.engines.spark.query import Written
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.stages import Stages, Work
 from elastream.errors import ElastreamError
-from elastream.monitor import Reading
-from elastream.monitor.batch_cost import LEAST_BATCHES, BatchCost
+from elastream.measurement import Reading
+from elastream.measurement.batch_cost import LEAST_BATCHES, BatchCost
 
 _APPLICATION = "local-1763200000000"
 _MIDNIGHT = datetime(2026, 11, 15, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 
 from elastream.engines.spark.on_nodes import OnNodes
 from elastream.errors import ElastreamError
-from elastream.monitor.executor import ExecutorReading
+from elastream.measurement.executor import ExecutorReading
 from elastream.nodes import Node, NodePool
 from elastream.nodes.files import WorkerNodes
 from elastream.nodes.places import NoNodeLeftError

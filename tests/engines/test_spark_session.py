@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastream.engines.spark.session import check_java
+from elastream.engines.spark.java import check_java
 from elastream.errors import ElastreamError
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from elastream.engines.spark.state import (
-    Found,
-    Refused,
-    Wanted,
+    FoundState,
+    RepartitionRefused,
+    WantedPartitions,
     look,
     read_wanted,
     repartition,
@@ -51,28 +51,28 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def test_a_query_that_was_never_started_has_no_state(tmp_path: Path) -> None:
-    assert look(tmp_path) == Found(partitions=None, open_batch=None, unfinished=None)
+    assert look(tmp_path) == FoundState(partitions=None, open_batch=None, unfinished=None)
 
 
 def test_the_first_batch_tells_the_partitions_before_it_is_committed(tmp_path: Path) -> None:
     begin(tmp_path, 0, 4)
-    assert look(tmp_path) == Found(partitions=4, open_batch=0, unfinished=None)
+    assert look(tmp_path) == FoundState(partitions=4, open_batch=0, unfinished=None)
 
 
 def test_all_batches_are_committed(checkpoint: Path) -> None:
-    assert look(checkpoint) == Found(partitions=4, open_batch=None, unfinished=None)
+    assert look(checkpoint) == FoundState(partitions=4, open_batch=None, unfinished=None)
 
 
 def test_a_batch_is_open(checkpoint: Path) -> None:
     begin(checkpoint, 11, 4)
-    assert look(checkpoint) == Found(partitions=4, open_batch=11, unfinished=None)
+    assert look(checkpoint) == FoundState(partitions=4, open_batch=11, unfinished=None)
 
 
 def test_a_repartition_is_unfinished_until_it_is_committed(checkpoint: Path) -> None:
     begin(checkpoint, 11, 8)
-    assert look(checkpoint) == Found(partitions=4, open_batch=11, unfinished=8)
+    assert look(checkpoint) == FoundState(partitions=4, open_batch=11, unfinished=8)
     commit(checkpoint, 11)
-    assert look(checkpoint) == Found(partitions=8, open_batch=None, unfinished=None)
+    assert look(checkpoint) == FoundState(partitions=8, open_batch=None, unfinished=None)
 
 
 def test_offsets_that_cannot_be_read_are_named(checkpoint: Path) -> None:
@@ -107,7 +107,7 @@ def attempt(spark: Any, checkpoint: Path) -> None:
 @pytest.mark.parametrize("written", [None, "11.changelog", "120.zip", "000012-1f.sst"])
 def test_what_is_refused_before_state_is_written_is_taken_back(checkpoint: Path, written: str | None) -> None:
     before = look(checkpoint)
-    with pytest.raises(Refused, match="cannot move this state: Unsupported stateful operator"):
+    with pytest.raises(RepartitionRefused, match="cannot move this state: Unsupported stateful operator"):
         attempt(FakeSpark(written), checkpoint)
     assert look(checkpoint) == before
     assert not (checkpoint / "offsets" / ".11.crc").exists(), "else Spark takes the next batch 11 for damaged"
@@ -117,7 +117,7 @@ def test_what_is_refused_before_state_is_written_is_taken_back(checkpoint: Path,
 def test_what_fails_after_state_was_written_is_left_to_be_finished(checkpoint: Path, written: str) -> None:
     with pytest.raises(ElastreamError, match="moving the state to 8 partitions failed") as error:
         attempt(FakeSpark(written), checkpoint)
-    assert not isinstance(error.value, Refused)
+    assert not isinstance(error.value, RepartitionRefused)
     assert look(checkpoint).unfinished == 8
 
 
@@ -125,14 +125,14 @@ def test_a_spark_that_cannot_do_it(checkpoint: Path) -> None:
     class Older:
         version = "4.1.0"
 
-    with pytest.raises(Refused, match=r"Spark 4\.1\.0 cannot move state"):
+    with pytest.raises(RepartitionRefused, match=r"Spark 4\.1\.0 cannot move state"):
         attempt(Older(), checkpoint)
 
 
 def test_what_is_wanted_outlives_a_restart_until_it_is_declared_anew(tmp_path: Path) -> None:
     path = tmp_path / "counts.json"
     assert read_wanted(path) is None
-    assert take_up_wanted(path, declared=4) == read_wanted(path) == Wanted(declared=4, partitions=4)
-    write_wanted(path, Wanted(declared=4, partitions=16))
+    assert take_up_wanted(path, declared=4) == read_wanted(path) == WantedPartitions(declared=4, partitions=4)
+    write_wanted(path, WantedPartitions(declared=4, partitions=16))
     assert take_up_wanted(path, declared=4).partitions == 16
-    assert take_up_wanted(path, declared=6) == read_wanted(path) == Wanted(declared=6, partitions=6)
+    assert take_up_wanted(path, declared=6) == read_wanted(path) == WantedPartitions(declared=6, partitions=6)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elastream.experiments import decentralized_explorer, decentralized_scaling, fgme, frame
+from experiments import decentralized_explorer, decentralized_scaling, fgme, frame
 
 
 def report(name: str) -> frame.Report:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastream.experiments import decentralized_taxi_spark as taxi
+from experiments import decentralized_taxi_spark as taxi
 
 COUNTS = (5, 12, 3)
 BEGINS_S = [begin_s for begin_s, _ in taxi._steps()]

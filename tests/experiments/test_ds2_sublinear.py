@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from elastream.experiments import frame
+from experiments import frame
 
 NAME = "ds2-sublinear"
 

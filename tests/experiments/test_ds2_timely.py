@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from elastream.experiments import frame
+from experiments import frame
 
 NAME = "ds2-timely"
 

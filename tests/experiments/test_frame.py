@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from elastream.cli import app
 from elastream.errors import InvalidInput
-from elastream.experiments import frame
-from elastream.experiments.frame import Check, Experiment, Progress, Report
+from experiments import frame
+from experiments.__main__ import app
+from experiments.frame import Check, Experiment, Progress, Report
 
 HOLDS = Check(what="actions", ours="1", paper="1", bound="at most 2")
 FAILS = Check(what="ends at", ours="11/20", paper="10/20", bound="10/20", holds=False)
@@ -111,7 +111,7 @@ def test_every_experiment_says_what_it_repeats_and_asks() -> None:
 
 
 def run(*arguments: str | Path) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["experiments", *map(str, arguments)])
+    result = CliRunner().invoke(app, [*map(str, arguments)])
     return result.exit_code, result.stdout
 
 
@@ -153,7 +153,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_the_list_as_json() -> None:
-    status, listed = run_json()
+    status, listed = run_json("list")
 
     assert status == 0
     fails = {"name": "fake-fails", "paper": "Nobody 2026, §2", "question": "Does it hold?", "minutes": 0}
@@ -169,4 +169,32 @@ def test_one_that_takes_long_says_so_and_is_run_by_its_name_only() -> None:
     assert "fake-long" not in frame.short_ones()
     assert "fake-holds" in frame.short_ones()
     assert frame.find("fake-long").minutes == 40
-    assert "40 minutes)" in run()[1]
+    assert "40 minutes)" in run("list")[1]
+
+
+def test_the_list_names_every_experiment() -> None:
+    status, listed = run_json("list")
+    assert status == 0
+    text = CliRunner().invoke(app, ["list"], env={"COLUMNS": "200"}).stdout
+    assert all(entry["name"] in text for entry in listed)
+
+
+def refused(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    return result.stderr.removeprefix("error: ")
+
+
+def test_an_experiment_that_nobody_knows_is_answered_with_the_known_ones() -> None:
+    assert refused("run", "ds2-nowhere").startswith("unknown experiment 'ds2-nowhere' (")
+    assert refused("run").startswith("name an experiment, or --all (known: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "options"), [("list", ["--json"]), ("run", ["NAMES", "--all", "--out", "--json"])]
+)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_mentions_every_argument_and_option(command: str, options: list[str], flag: str) -> None:
+    status, text = run(command, flag)
+    assert status == 0
+    assert all(option.lower() in text.lower() for option in options)

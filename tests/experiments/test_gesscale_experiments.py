@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from elastream.experiments import gesscale_model, gesscale_table3
-from elastream.experiments.fog_testbed import FogTestbed, far_apart
-from elastream.experiments.frame import Report, find, write
+from experiments import gesscale_model, gesscale_table3
+from experiments.fog_testbed import FogTestbed, far_apart
+from experiments.frame import Report, find, write
 
 ALGORITHMS = ("THR-NLUnaware", "THR-NLAware", "MDL-NLUnaware", "Gesscale", "Gesscale by input rate", "ideal")
 

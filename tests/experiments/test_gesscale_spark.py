@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from elastream.experiments.gesscale_model_spark import predictions, report, sustained_per_s
-from elastream.experiments.gesscale_taxi_spark import NODES, OPERATOR, judged, node_moves
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.nodes.files import WorkersEntry
-from elastream.policies.mst.model import Sustained
+from elastream.policies.mst.mst_model import Sustained
 from elastream.testing import alike, snapshot_of
 from elastream.workloads.taxi_hotspots import nearest_hotspot
-from elastream.workloads.taxi_replay import Due, Replay, read_rides
+from elastream.workloads.taxi_replay import Due, RideReplay, read_rides
+from experiments.gesscale_model_spark import predictions, report, sustained_per_s
+from experiments.gesscale_taxi_spark import NODES, OPERATOR, judged, node_moves
 
 POOL = WorkersEntry(**NODES).pool()
 
@@ -74,7 +74,7 @@ def rows(due: Sequence[Due]) -> list[dict[str, Any]]:
 
 
 def test_rides_that_are_missing_or_doubled_or_wrong_are_counted() -> None:
-    due = list(Replay(replication=2, hours=0.1).due(read_rides()))
+    due = list(RideReplay(replication=2, hours=0.1).due(read_rides()))
     kept = rows(due)
     assert judged(due, kept) == (0, 0, 0)
     assert judged(due, kept[1:]) == (1, 0, 0)

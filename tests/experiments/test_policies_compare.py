@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from elastream.arrivals.load import bundled_traces
 from elastream.engines.simulated.simulation import Simulation, simulate
-from elastream.experiments.frame import Report, find, write
-from elastream.experiments.policies_compare import compare, model_of, simulate_setup
 from elastream.manager.decision import DecisionKind
 from elastream.manager.knobs import Knobs
 from elastream.policies.catalog import create, info
-from elastream.workloads.load import bundled_traces
+from experiments.frame import Report, find, write
+from experiments.policies_compare import compare, model_of, simulate_setup
 
 POLICIES = {"ds2", "ds2-learned", "dhalion", "threshold", "lag"}
 TRACES = ("azure_functions", "worldcup98")  # where the two bounds are tightest

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from elastream.dataflow import Dataflow, Operator, Plan
-from elastream.experiments import frame, seep_google_trace, seep_spark, seep_static
-from elastream.experiments.on_spark import SparkRun
-from elastream.experiments.seep_cases import OPERATOR, PERIOD_S, TROUGH_S
-from elastream.experiments.seep_spark import Found
-from elastream.experiments.seep_static import SIZES, THESIS_MEDIANS_PER_S, Timed
 from elastream.manager.decision import Decision
 from elastream.manager.events import Decided
-from elastream.monitor import Reading, Snapshot
+from elastream.measurement import Reading, Snapshot
 from elastream.policies.rules.files import read_rules
 from elastream.workloads.google_query import CLUSTER
 from elastream.workloads.google_trace import EXTRACT
-from elastream.workloads.google_with_pandas import expected_results
+from experiments import frame, seep_google_trace, seep_spark, seep_static
+from experiments.on_spark import SparkRun
+from experiments.seep_cases import OPERATOR, PERIOD_S, TROUGH_S
+from experiments.seep_spark import Found
+from experiments.seep_static import SIZES, THESIS_MEDIANS_PER_S, Timed
+from experiments.workloads.google_with_pandas import expected_results
 
 GRAPH = Dataflow.of((Operator(name="source", source=True), Operator(name=OPERATOR)), [("source", OPERATOR)])
 

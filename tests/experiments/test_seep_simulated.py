@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from elastream.experiments import frame
-from elastream.experiments.seep_cases import Case, cases
 from elastream.policies.rules.check import doubts
 from elastream.policies.rules.yaml_form import parse_rules, rules_to_yaml
+from experiments import frame
+from experiments.seep_cases import Case, cases
 
 NAME = "seep-simulated"
 

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
+from elastream.manager.engine import RescaleOutcome
 from elastream.manager.events import Event
 from elastream.manager.knobs import Knobs
-from elastream.manager.moves import Step
-from elastream.manager.phase import Phase
+from elastream.manager.moves import ManagerStep
+from elastream.manager.phase import ManagerPhase
 from elastream.manager.requests import Request
 from elastream.manager.state import ManagerState, initial_state
 from elastream.manager.step import Asked, Input, Measured, Rescaled, Started, step
-from elastream.monitor import Reading, Snapshot
+from elastream.measurement import Reading, Snapshot
 from elastream.policies.catalog import Policy
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Advice, Proposal, Reason
@@ -139,7 +139,7 @@ class Story:
         """The plan that is in force after a decision was handed over."""
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> ManagerPhase:
         return self.state.phase
 
     def told(self, kind: type[Kind]) -> list[Kind]:
@@ -173,13 +173,13 @@ class Story:
         while result.decision is not None:
             decision, self.plan = result.decision, self.engine(result.decision)
             succeeded = self.plan == decision.after
-            outcome = Outcome(
+            outcome = RescaleOutcome(
                 plan=self.plan, succeeded=succeeded, took_s=1.0, detail="" if succeeded else "no room"
             )
             result = self._take(Rescaled(at_s=self.at_s, outcome=outcome))
         return first
 
-    def _take(self, given: Input) -> Step:
+    def _take(self, given: Input) -> ManagerStep:
         result = step(self.state, given, policy=self.policy, knobs=self.knobs)
         self.state = result.state
         self.events.extend(result.events)
@@ -228,11 +228,11 @@ class FakeEngine:
         self._may_fail("measure")
         return window(self.in_force, at_s=self.clock.now())
 
-    def rescale(self, decision: Decision) -> Outcome:
+    def rescale(self, decision: Decision) -> RescaleOutcome:
         self.asked.append(decision)
         self._may_fail("rescale")
         self.in_force = self.gets_to(decision)
-        return Outcome(plan=self.in_force, succeeded=self.in_force == decision.after, took_s=0.0)
+        return RescaleOutcome(plan=self.in_force, succeeded=self.in_force == decision.after, took_s=0.0)
 
     def _may_fail(self, method: str) -> None:
         if method in self.fails:

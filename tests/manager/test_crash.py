@@ -24,7 +24,7 @@ from elastream.manager.decision import Decision
 from elastream.manager.events import Acted, Held
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
-from elastream.manager.phase import Phase
+from elastream.manager.phase import ManagerPhase
 from elastream.manager.state import ManagerState
 from elastream.manager.store import Store
 
@@ -84,7 +84,7 @@ def intent(path: Path) -> Decision | None:
     with Store(path) as store:
         state = store.load()
     assert state is not None
-    assert state.phase is Phase.RESCALING
+    assert state.phase is ManagerPhase.RESCALING
     return state.under_way
 
 

@@ -14,6 +14,7 @@ from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision, DecisionKind
 from elastream.manager.events import (
     Acted,
+    ActionVerdict,
     Decided,
     Event,
     Ignored,
@@ -21,13 +22,12 @@ from elastream.manager.events import (
     PhaseChanged,
     Proposed,
     Trouble,
-    Verdict,
 )
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
-from elastream.manager.phase import Phase
+from elastream.manager.phase import ManagerPhase
 from elastream.manager.store import Store
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 
 
 class Run:
@@ -169,7 +169,7 @@ class TestRescaleFails:
         run = Run()
         run.engine.fails = {"rescale": "connection lost", "plan": "still lost"}
         run.ticks()
-        assert run.manager.state.phase is Phase.RESCALING
+        assert run.manager.state.phase is ManagerPhase.RESCALING
         run.engine.fails = {"plan": "still lost"}
         run.ticks()
         assert run.troubles() == [
@@ -189,7 +189,7 @@ class TestRollback:
         run.policy.wants = {"map": 5}
         run.ticks(2)
         assert run.engine.in_force == plan_of(10)
-        assert [event.verdict for event in run.events if isinstance(event, Judged)] == [Verdict.HARMFUL]
+        assert [event.verdict for event in run.events if isinstance(event, Judged)] == [ActionVerdict.HARMFUL]
 
 
 class Interrupted(ManualClock):

@@ -12,12 +12,12 @@ import pytest
 
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
+from elastream.manager.engine import RescaleOutcome
 from elastream.manager.events import Event, Proposed
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
-from elastream.monitor import Reading, Snapshot
-from elastream.monitor.batch_cost import BatchCost
+from elastream.measurement import Reading, Snapshot
+from elastream.measurement.batch_cost import BatchCost
 from elastream.policies.catalog import create
 from elastream.policies.proposal import ReasonKind
 
@@ -51,9 +51,9 @@ class Machine:
     def plan(self) -> Plan:
         return Plan({"hashed": self.instances})
 
-    def rescale(self, decision: Decision) -> Outcome:
+    def rescale(self, decision: Decision) -> RescaleOutcome:
         self.instances = decision.after["hashed"]
-        return Outcome(plan=self.plan(), succeeded=True, took_s=0.0)
+        return RescaleOutcome(plan=self.plan(), succeeded=True, took_s=0.0)
 
     def measure(self) -> Snapshot:
         busy = min(self.instances, self.cores)

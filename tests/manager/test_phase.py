@@ -14,63 +14,69 @@ from manager_story import Scripted, Story, carried_out, plan_of, refused, window
 
 from elastream.dataflow import Operator, Plan
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
+from elastream.manager.engine import RescaleOutcome
 from elastream.manager.events import Decided, PhaseChanged
 from elastream.manager.knobs import Knobs
-from elastream.manager.moves import Step
-from elastream.manager.phase import TRANSITIONS, IllegalTransition, Phase, Trigger, following
+from elastream.manager.moves import ManagerStep
+from elastream.manager.phase import TRANSITIONS, IllegalTransition, ManagerPhase, PhaseTrigger, following
 from elastream.manager.requests import Pause, Request, Resume, RollBack, Scale
 from elastream.manager.state import ManagerState, state_from_json, state_to_json
 from elastream.manager.step import Input, Measured, Rescaled, step
 from elastream.policies.ds2 import DS2
 
-ILLEGAL = [(phase, trigger) for phase in Phase for trigger in Trigger if (phase, trigger) not in TRANSITIONS]
+ILLEGAL = [
+    (phase, trigger) for phase in ManagerPhase for trigger in PhaseTrigger if (phase, trigger) not in TRANSITIONS
+]
 
 
 class TestTable:
     @pytest.mark.parametrize(("phase", "trigger"), ILLEGAL)
-    def test_what_it_does_not_have_raises(self, phase: Phase, trigger: Trigger) -> None:
-        before = Step(state=ManagerState(phase=phase, decisions=7))
+    def test_what_it_does_not_have_raises(self, phase: ManagerPhase, trigger: PhaseTrigger) -> None:
+        before = ManagerStep(state=ManagerState(phase=phase, decisions=7))
         with pytest.raises(IllegalTransition, match=f"'{phase}' on '{trigger}'"):
             before.go(trigger, at_s=1.0)
-        assert before == Step(state=ManagerState(phase=phase, decisions=7))
+        assert before == ManagerStep(state=ManagerState(phase=phase, decisions=7))
 
     @pytest.mark.parametrize(("phase", "trigger"), TRANSITIONS)
-    def test_what_it_has_leads_on_and_is_told(self, phase: Phase, trigger: Trigger) -> None:
+    def test_what_it_has_leads_on_and_is_told(self, phase: ManagerPhase, trigger: PhaseTrigger) -> None:
         after = TRANSITIONS[phase, trigger]
         assert following(phase, trigger) is after
-        moved = Step(state=ManagerState(phase=phase)).go(trigger, at_s=1.0)
+        moved = ManagerStep(state=ManagerState(phase=phase)).go(trigger, at_s=1.0)
         assert moved.state.phase is after
         told = PhaseChanged(at_s=1.0, before=phase, after=after, why=str(trigger))
         assert moved.events == (() if phase is after else (told,))
 
     def test_an_action_begins_only_where_it_was_decided_or_asked_for_and_ends_in_a_warm_up(self) -> None:
-        begun_by = {t for (before, t), after in TRANSITIONS.items() if after is Phase.RESCALING is not before}
-        assert begun_by == {Trigger.DECIDED, Trigger.ASKED_FOR}
-        ended = {after for (before, _), after in TRANSITIONS.items() if before is Phase.RESCALING}
-        assert ended == {Phase.RESCALING, Phase.WARMING_UP}
+        begun_by = {
+            t for (before, t), after in TRANSITIONS.items() if after is ManagerPhase.RESCALING is not before
+        }
+        assert begun_by == {PhaseTrigger.DECIDED, PhaseTrigger.ASKED_FOR}
+        ended = {after for (before, _), after in TRANSITIONS.items() if before is ManagerPhase.RESCALING}
+        assert ended == {ManagerPhase.RESCALING, ManagerPhase.WARMING_UP}
 
     def test_only_a_changed_load_or_a_person_ends_giving_up(self) -> None:
-        ends = {t for (before, t), after in TRANSITIONS.items() if before is Phase.GIVEN_UP is not after}
-        assert ends == {Trigger.LOAD_CHANGED, Trigger.ASKED_FOR}
+        ends = {t for (before, t), after in TRANSITIONS.items() if before is ManagerPhase.GIVEN_UP is not after}
+        assert ends == {PhaseTrigger.LOAD_CHANGED, PhaseTrigger.ASKED_FOR}
 
     def test_every_phase_can_be_reached_from_the_first(self) -> None:
-        assert reachable(Phase.WARMING_UP) == set(Phase)
+        assert reachable(ManagerPhase.WARMING_UP) == set(ManagerPhase)
 
-    @pytest.mark.parametrize("phase", Phase)
-    def test_every_phase_leads_back_to_observing_without_a_restart(self, phase: Phase) -> None:
-        assert Phase.OBSERVING in reachable(phase)
+    @pytest.mark.parametrize("phase", ManagerPhase)
+    def test_every_phase_leads_back_to_observing_without_a_restart(self, phase: ManagerPhase) -> None:
+        assert ManagerPhase.OBSERVING in reachable(phase)
 
 
-def reachable(start: Phase) -> set[Phase]:
+def reachable(start: ManagerPhase) -> set[ManagerPhase]:
     """What can come after a phase while the manager is not restarted."""
-    found: set[Phase] = set()
+    found: set[ManagerPhase] = set()
     pending = {start}
     while pending:
         phase = pending.pop()
         found.add(phase)
         pending |= {
-            after for (before, t), after in TRANSITIONS.items() if before is phase and t is not Trigger.STARTED
+            after
+            for (before, t), after in TRANSITIONS.items()
+            if before is phase and t is not PhaseTrigger.STARTED
         } - found
     return found
 
@@ -83,12 +89,12 @@ class TestStep:
             story.sees(wants={"map": wanted}, share=share)
             visited.append(story.phase)
         visited += [change.after for change in story.told(PhaseChanged)]
-        assert set(visited) == set(Phase)
-        assert story.phase is Phase.GIVEN_UP
+        assert set(visited) == set(ManagerPhase)
+        assert story.phase is ManagerPhase.GIVEN_UP
 
-    @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.RESCALING])
-    def test_an_outcome_that_nobody_waits_for_raises(self, phase: Phase) -> None:
-        outcome = Outcome(plan=plan_of(1), succeeded=True, took_s=0.0)
+    @pytest.mark.parametrize("phase", [phase for phase in ManagerPhase if phase is not ManagerPhase.RESCALING])
+    def test_an_outcome_that_nobody_waits_for_raises(self, phase: ManagerPhase) -> None:
+        outcome = RescaleOutcome(plan=plan_of(1), succeeded=True, took_s=0.0)
         with pytest.raises(IllegalTransition):
             take(ManagerState(phase=phase), Rescaled(at_s=1.0, outcome=outcome))
 
@@ -96,12 +102,12 @@ class TestStep:
     @pytest.mark.parametrize("knobs", [{}, {"activation_intervals": 2}, {"dry_run": True}])
     def test_a_window_in_the_middle_of_an_action_raises(self, wanted: int, knobs: dict[str, Any]) -> None:
         under_way = Decision(number=1, at_s=0.0, before=plan_of(1), after=plan_of(2))
-        state = ManagerState(phase=Phase.RESCALING, decisions=1, under_way=under_way)
+        state = ManagerState(phase=ManagerPhase.RESCALING, decisions=1, under_way=under_way)
         with pytest.raises(IllegalTransition):
             take(state, Measured(snapshot=window(plan_of(1))), wants=wanted, **knobs)
 
 
-def take(state: ManagerState, given: Input, *, wants: int = 1, **knobs: Any) -> Step:
+def take(state: ManagerState, given: Input, *, wants: int = 1, **knobs: Any) -> ManagerStep:
     return step(state, given, policy=Scripted(wants={"map": wants}), knobs=Knobs(**knobs))
 
 
@@ -198,7 +204,9 @@ class AnythingHappens(RuleBasedStateMachine):
 
     @invariant()
     def nobody_waits_for_an_outcome(self) -> None:
-        stray = Rescaled(at_s=self.story.at_s, outcome=Outcome(plan=self.story.plan, succeeded=True, took_s=0.0))
+        stray = Rescaled(
+            at_s=self.story.at_s, outcome=RescaleOutcome(plan=self.story.plan, succeeded=True, took_s=0.0)
+        )
         with pytest.raises(IllegalTransition):
             take(self.story.state, stray)
 
@@ -214,11 +222,11 @@ class AnythingHappens(RuleBasedStateMachine):
     def what_is_remembered_fits_the_phase(self) -> None:
         state = self.story.state
         assert state.under_way is None
-        assert state.phase is not Phase.RESCALING
+        assert state.phase is not ManagerPhase.RESCALING
         # one bad window proves nothing, so the last action may still be on trial
         harmful = 0 < state.harmful < self.story.knobs.activation_intervals
-        on_trial = state.phase is Phase.VERIFYING and (harmful or self.resumed)
-        assert state.to_judge is None or state.phase is Phase.WARMING_UP or on_trial
+        on_trial = state.phase is ManagerPhase.VERIFYING and (harmful or self.resumed)
+        assert state.to_judge is None or state.phase is ManagerPhase.WARMING_UP or on_trial
         assert len(state.recent) <= self.story.knobs.activation_intervals
 
     @invariant()

@@ -13,11 +13,11 @@ from manager_story import FakeEngine, ManualClock, Scripted, Story, plan_of
 from elastream.dataflow import Operator, Plan
 from elastream.errors import ElastreamError
 from elastream.manager.decision import DecisionKind
-from elastream.manager.events import Acted, Decided, Event, Held, Judged, Proposed, Steered, Verdict
+from elastream.manager.events import Acted, ActionVerdict, Decided, Event, Held, Judged, Proposed, Steered
 from elastream.manager.inbox import Inbox, InboxFull
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
-from elastream.manager.phase import Phase
+from elastream.manager.phase import ManagerPhase
 from elastream.manager.requests import (
     Bounds,
     Controls,
@@ -94,7 +94,7 @@ class TestPause:
         story.engine = lambda decision: plan_of(5)
         asked(story, Scale(parallelism={"map": 6}))
         interrupted = story.state.__class__(
-            **{**vars(story.state), "phase": Phase.RESCALING, "under_way": story.decisions[-1]}
+            **{**vars(story.state), "phase": ManagerPhase.RESCALING, "under_way": story.decisions[-1]}
         )
         again = Story(plan=plan_of(5), state=interrupted)
         decision = again.starts()
@@ -203,7 +203,7 @@ class TestScale:
         ]
 
     def test_it_is_done_though_scaling_is_paused_or_given_up(self) -> None:
-        for state in (ManagerState(controls=Controls(paused=True)), ManagerState(phase=Phase.GIVEN_UP)):
+        for state in (ManagerState(controls=Controls(paused=True)), ManagerState(phase=ManagerPhase.GIVEN_UP)):
             story = Story(plan=plan_of(5), state=state)
             asked(story, Scale(parallelism={"map": 8}))
             assert story.plan == plan_of(8)
@@ -213,7 +213,7 @@ class TestScale:
         story.sees(wants={})
         asked(story, Scale(parallelism={"map": 5}))
         story.sees(wants={}, share=0.5)
-        assert [event.verdict for event in story.told(Judged)] == [Verdict.HARMFUL]
+        assert [event.verdict for event in story.told(Judged)] == [ActionVerdict.HARMFUL]
         assert story.plan == plan_of(5)
 
     @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ class TestScale:
     def test_not_while_another_action_is_under_way(self) -> None:
         first = Story(plan=plan_of(5))
         first.sees(wants={"map": 10})
-        state = ManagerState(phase=Phase.RESCALING, under_way=first.decisions[0])
+        state = ManagerState(phase=ManagerPhase.RESCALING, under_way=first.decisions[0])
         told = asked(Story(plan=plan_of(5), state=state), Scale(parallelism={"map": 6}))
         assert told.refusal is not None
         assert told.refusal.why == "action 1 is still under way"

@@ -13,13 +13,13 @@ from manager_story import Story, carried_out, plan_of, refused
 
 from elastream.dataflow import Operator, Plan
 from elastream.manager.decision import Decision, DecisionKind
-from elastream.manager.engine import Outcome
-from elastream.manager.events import Acted, Decided, Held, Ignored, Judged, PhaseChanged, Proposed, Verdict
+from elastream.manager.engine import RescaleOutcome
+from elastream.manager.events import Acted, ActionVerdict, Decided, Held, Ignored, Judged, PhaseChanged, Proposed
 from elastream.manager.knobs import Knobs
-from elastream.manager.phase import Phase
+from elastream.manager.phase import ManagerPhase
 from elastream.manager.state import ManagerState
 from elastream.manager.step import Rescaled, step
-from elastream.monitor import Reading
+from elastream.measurement import Reading
 from elastream.policies.ds2 import DS2
 from elastream.policies.proposal import Reason, ReasonKind
 from elastream.testing import alike
@@ -41,7 +41,7 @@ class TestWarmUp:
         story.starts()
         for _ in range(intervals):
             assert story.sees(wants={"map": 20}) is None
-            assert story.phase is Phase.WARMING_UP
+            assert story.phase is ManagerPhase.WARMING_UP
         assert len(story.told(Ignored)) == intervals
         assert story.told(Proposed) == []
         assert story.sees(wants={"map": 20}) is not None
@@ -102,7 +102,7 @@ class TestActivation:
         for wanted in (12, 10, 10):  # the median of 12 and 10 is taken as 12
             story.sees(wants={"map": wanted})
             phases.append(story.phase)
-        assert phases == [Phase.ACTIVATING, Phase.ACTIVATING, Phase.OBSERVING]
+        assert phases == [ManagerPhase.ACTIVATING, ManagerPhase.ACTIVATING, ManagerPhase.OBSERVING]
         assert story.told(PhaseChanged)[-2].why == "1 of 3 proposals in a row"
 
     def test_the_row_begins_with_the_first_that_wants_a_change(self) -> None:
@@ -350,7 +350,7 @@ class TestRollback:
         assert [str(reason) for reason in back.reasons] == [
             "the achieved share fell from 80% to 60% after action 1"
         ]
-        assert [judged.verdict for judged in story.told(Judged)] == [Verdict.HARMFUL]
+        assert [judged.verdict for judged in story.told(Judged)] == [ActionVerdict.HARMFUL]
 
     def test_a_scale_down_that_undershoots_is_taken_back(self) -> None:
         story = Story()
@@ -382,7 +382,7 @@ class TestRollback:
         assert story.plan == plan_of(5)
         for share in (0.7, 0.7):
             story.sees(wants={"map": 5}, share=share)
-            assert story.phase is Phase.VERIFYING
+            assert story.phase is ManagerPhase.VERIFYING
         story.sees(wants={"map": 5}, share=0.7)
         assert story.plan == plan_of(10)
 
@@ -393,14 +393,14 @@ class TestRollback:
         story.sees(wants={"map": 5}, share=0.7)
         story.sees(wants={"map": 5}, share=1.0)
         assert story.plan == plan_of(5)
-        assert [judged.verdict for judged in story.told(Judged)] == [Verdict.EFFECTIVE]
+        assert [judged.verdict for judged in story.told(Judged)] == [ActionVerdict.EFFECTIVE]
 
     def test_a_rollback_is_not_itself_judged(self) -> None:
         story = Story()
         story.sees(wants={"map": 20}, share=0.8)
         story.sees(share=0.6)
         story.sees(share=0.2)
-        assert story.phase is Phase.ROLLED_BACK
+        assert story.phase is ManagerPhase.ROLLED_BACK
         assert [judged.number for judged in story.told(Judged)] == [1]
         assert len(story.decisions) == 2
 
@@ -421,7 +421,7 @@ class TestRollback:
         story = Story()
         story.sees(wants={"map": 5}, share=1.0)
         story.sees(wants={"map": 20}, load=2_000, share=0.5)
-        assert [judged.verdict for judged in story.told(Judged)] == [Verdict.UNCLEAR]
+        assert [judged.verdict for judged in story.told(Judged)] == [ActionVerdict.UNCLEAR]
         assert story.plan == plan_of(20)
 
     def test_nothing_is_concluded_about_a_plan_that_someone_else_changed(self) -> None:
@@ -429,7 +429,7 @@ class TestRollback:
         story.sees(wants={"map": 20}, share=0.8)
         story.plan = plan_of(10)
         assert story.sees(wants={"map": 10}, share=0.6) is None
-        assert [judged.verdict for judged in story.told(Judged)] == [Verdict.UNCLEAR]
+        assert [judged.verdict for judged in story.told(Judged)] == [ActionVerdict.UNCLEAR]
 
     def test_a_barred_plan_is_not_proposed_again_until_the_load_changes(self) -> None:
         story = Story()
@@ -438,7 +438,7 @@ class TestRollback:
         for load in (1_000, 1_100, 900):
             assert story.sees(load=load, share=0.8) is None
             assert story.told(Held)[-1].why == "map 20, count 1 was taken back under this load"
-        assert story.phase is Phase.ROLLED_BACK
+        assert story.phase is ManagerPhase.ROLLED_BACK
         assert story.sees(load=1_300, share=0.7) is not None
         assert story.plan == plan_of(20)
 
@@ -469,7 +469,7 @@ class TestRollback:
         story.sees(wants={"map": 10}, share=1.0)
         assert story.sees(share=0.6) is None
         assert story.plan == plan_of(6)
-        assert story.phase is Phase.OBSERVING
+        assert story.phase is ManagerPhase.OBSERVING
 
 
 class TestGivingUp:
@@ -479,9 +479,9 @@ class TestGivingUp:
         for action in range(limit):
             assert story.sees(wants={"map": 11 + action}, share=0.5) is not None
         assert story.sees(wants={"map": 20}, share=0.5) is None
-        assert story.phase is Phase.GIVEN_UP
+        assert story.phase is ManagerPhase.GIVEN_UP
         assert story.told(Held)[-1].why == "given up until the load changes"
-        assert [judged.verdict for judged in story.told(Judged)] == [Verdict.USELESS] * limit
+        assert [judged.verdict for judged in story.told(Judged)] == [ActionVerdict.USELESS] * limit
 
     def test_it_says_why(self) -> None:
         story = Story(decision_limit=1)
@@ -511,8 +511,10 @@ class TestGivingUp:
         story.sees(share=0.5)
         assert story.told(PhaseChanged)[-1].why.endswith("look for skew, stragglers, or cores that are all in use")
 
-    @pytest.mark.parametrize(("share", "verdict"), [(0.54, Verdict.USELESS), (0.56, Verdict.EFFECTIVE)])
-    def test_useless_is_less_than_a_tenth_of_what_was_expected(self, share: float, verdict: Verdict) -> None:
+    @pytest.mark.parametrize(
+        ("share", "verdict"), [(0.54, ActionVerdict.USELESS), (0.56, ActionVerdict.EFFECTIVE)]
+    )
+    def test_useless_is_less_than_a_tenth_of_what_was_expected(self, share: float, verdict: ActionVerdict) -> None:
         story = Story()
         story.sees(wants={"map": 20}, share=0.5)
         story.sees(share=share)
@@ -523,16 +525,16 @@ class TestGivingUp:
         for wanted, share in [(12, 0.5), (14, 0.5), (16, 0.6), (18, 0.6), (20, 0.7), (22, 0.7)]:
             assert story.sees(wants={"map": wanted}, share=share) is not None
         verdicts = [judged.verdict for judged in story.told(Judged)]
-        assert verdicts == [Verdict.USELESS, Verdict.EFFECTIVE] * 2 + [Verdict.USELESS]
+        assert verdicts == [ActionVerdict.USELESS, ActionVerdict.EFFECTIVE] * 2 + [ActionVerdict.USELESS]
         story.sees(wants={"map": 24}, share=0.7)
-        assert story.phase is Phase.GIVEN_UP
+        assert story.phase is ManagerPhase.GIVEN_UP
 
     def test_a_scale_down_that_keeps_the_rate_is_not_useless(self) -> None:
         story = Story(decision_limit=1)
         story.sees(wants={"map": 5}, share=0.9)
         story.sees(share=0.9)
-        assert [judged.verdict for judged in story.told(Judged)] == [Verdict.EFFECTIVE]
-        assert story.phase is Phase.OBSERVING
+        assert [judged.verdict for judged in story.told(Judged)] == [ActionVerdict.EFFECTIVE]
+        assert story.phase is ManagerPhase.OBSERVING
 
     def test_a_changed_load_is_a_fresh_start(self) -> None:
         story = Story(decision_limit=2)
@@ -550,7 +552,7 @@ class TestGivingUp:
         story.sees(share=0.5)
         story.starts()
         assert story.sees(wants={"map": 30}, share=0.5) is None
-        assert story.phase is Phase.GIVEN_UP
+        assert story.phase is ManagerPhase.GIVEN_UP
 
 
 class TestDryRun:
@@ -584,7 +586,7 @@ class TestDryRun:
         assert story.starts() is None
         assert story.sees(wants=found, share=0.5) is None
         assert story.plan == found
-        assert story.phase is Phase.OBSERVING
+        assert story.phase is ManagerPhase.OBSERVING
 
 
 class TestBounds:
@@ -618,7 +620,7 @@ class TestBounds:
     def test_at_the_bound_nothing_is_decided(self) -> None:
         story = Story(operators=[Operator(name="map", max_parallelism=10)])
         assert story.sees(wants={"map": 50}) is None
-        assert story.phase is Phase.OBSERVING
+        assert story.phase is ManagerPhase.OBSERVING
 
 
 class TestGaps:
@@ -717,7 +719,7 @@ class TestEngineFailure:
         assert story.told(Judged) == []
 
     def test_an_action_that_was_done_counts_as_done_whatever_the_engine_calls_it(self) -> None:
-        late = Outcome(plan=plan_of(20), succeeded=False, took_s=300.0, detail="no answer within 300 s")
+        late = RescaleOutcome(plan=plan_of(20), succeeded=False, took_s=300.0, detail="no answer within 300 s")
         given = Rescaled(at_s=800.0, outcome=late)
         result = step(interrupted(plan_of(10), plan_of(20)), given, policy=DS2(), knobs=Knobs())
         assert result.state.to_judge is not None
@@ -783,7 +785,7 @@ def interrupted(before: Plan, after: Plan, *, share_before: float | None = None)
         share_before=share_before,
         expected_share=1.0,
     )
-    return ManagerState(phase=Phase.RESCALING, decisions=3, under_way=decision, last_at_s=500.0)
+    return ManagerState(phase=ManagerPhase.RESCALING, decisions=3, under_way=decision, last_at_s=500.0)
 
 
 class TestResume:
@@ -815,7 +817,7 @@ class TestResume:
         story.sees(share=0.5)
         assert story.told(Judged) == []  # warming up
         story.sees(share=0.5)
-        assert story.told(Judged)[-1].verdict is Verdict.HARMFUL
+        assert story.told(Judged)[-1].verdict is ActionVerdict.HARMFUL
         assert story.plan == plan_of(10)
 
     def test_a_rollback_is_taken_up_again_too(self) -> None:
@@ -825,12 +827,12 @@ class TestResume:
             number=3, at_s=500.0, kind=DecisionKind.ROLLBACK, before=state.under_way.before, after=plan_of(10)
         )
         settled = {"source": 1_000.0}
-        state = ManagerState(phase=Phase.RESCALING, decisions=3, under_way=rollback, settled_load=settled)
+        state = ManagerState(phase=ManagerPhase.RESCALING, decisions=3, under_way=rollback, settled_load=settled)
         story = Story(state=state, plan=plan_of(20))
         story.starts()
         assert story.plan == plan_of(10)
         story.sees(wants={"map": 10})
-        assert story.phase is Phase.ROLLED_BACK
+        assert story.phase is ManagerPhase.ROLLED_BACK
 
     def test_an_action_on_a_pipeline_that_has_other_operators_now_is_dropped(self) -> None:
         state = interrupted(Plan({"old": 1}), Plan({"old": 2}))
@@ -848,7 +850,7 @@ class TestResume:
         story.sees(share=0.5)
         story.sees(share=0.5)
         assert story.told(Judged) == []
-        assert story.phase is Phase.OBSERVING
+        assert story.phase is ManagerPhase.OBSERVING
 
     def test_decisions_are_numbered_on(self) -> None:
         story = Story(state=interrupted(plan_of(10), plan_of(20)), plan=plan_of(10))

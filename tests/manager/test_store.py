@@ -32,17 +32,17 @@ from elastream.manager.events import (
 )
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
-from elastream.manager.phase import Phase
+from elastream.manager.phase import ManagerPhase
 from elastream.manager.requests import Bounds, Controls
-from elastream.manager.state import Barred, ManagerState, Wanted, state_from_json, state_to_json
+from elastream.manager.state import Barred, ManagerState, WantedParallelism, state_from_json, state_to_json
 from elastream.manager.store import Store, StoreError
-from elastream.monitor.accounts import Accounts, InputAccount, StepAccount
+from elastream.measurement.accounts import Accounts, InputAccount, StepAccount
 from elastream.policies.ds2 import DS2
 from elastream.policies.knowledge import CapacityPoint, Knowledge
 from elastream.policies.proposal import Advice, Reason, ReasonKind
-from elastream.policies.rules.evaluation import Evaluator, RulesMemory, Sample, TriggerHistory
+from elastream.policies.rules.evaluation import Evaluator, RulesMemory, TriggerHistory, TriggerSample
 from elastream.policies.rules.metrics import Unit
-from elastream.policies.rules.model import Comparison, Instances, Trigger
+from elastream.policies.rules.rule import Comparison, OverInstances, RuleTrigger
 from elastream.policies.sizes import Sizes
 
 # What a state and its events may hold
@@ -70,7 +70,7 @@ decisions = st.builds(
     expected_share=shares,
 )
 wanted = st.lists(
-    st.builds(Wanted, at_s=times, parallelism=st.dictionaries(names, st.integers())), max_size=3
+    st.builds(WantedParallelism, at_s=times, parallelism=st.dictionaries(names, st.integers())), max_size=3
 ).map(tuple)
 point = st.builds(CapacityPoint, parallelism=st.integers(1), true_per_s=st.floats(0), windows=st.integers(1))
 points = st.dictionaries(names, st.lists(point, max_size=2).map(tuple))
@@ -84,15 +84,17 @@ sizes = st.dictionaries(
         scaled_in_s=st.none() | times,
     ),
 )
-samples = st.builds(Sample, at_s=times, values=st.dictionaries(st.integers(0, 9), times, min_size=1, max_size=2))
+samples = st.builds(
+    TriggerSample, at_s=times, values=st.dictionaries(st.integers(0, 9), times, min_size=1, max_size=2)
+)
 triggers = st.builds(
-    Trigger,
+    RuleTrigger,
     metric=st.just("latency"),
     comparison=st.sampled_from(Comparison),
     value=times,
     unit=st.just(Unit.SECONDS),
     for_at_least_s=st.floats(1, 1_000),
-    instances=st.sampled_from(Instances),
+    instances=st.sampled_from(OverInstances),
 )
 histories = st.builds(TriggerHistory, trigger=triggers, samples=st.lists(samples, max_size=2).map(tuple))
 evaluators = st.builds(
@@ -114,7 +116,7 @@ controls = st.builds(
 )
 states = st.builds(
     ManagerState,
-    phase=st.sampled_from(Phase),
+    phase=st.sampled_from(ManagerPhase),
     warm_up_left=st.integers(0),
     last_at_s=st.none() | times,
     knowledge=st.builds(

@@ -16,11 +16,11 @@ from elastream.manager.decision import Decision
 from elastream.manager.events import Decided, event_from_json, event_to_json
 from elastream.manager.state import ManagerState
 from elastream.manager.store import Store
-from elastream.monitor import Snapshot
-from elastream.monitor.recording import RecordingWriter, read_recording
-from elastream.monitor.snapshot_format import snapshot_from_json, snapshot_to_json
+from elastream.measurement import Snapshot
+from elastream.measurement.recording import RecordingWriter, read_recording
+from elastream.measurement.snapshot_format import snapshot_from_json, snapshot_to_json
 from elastream.policies.knowledge import NOTHING_KNOWN
-from elastream.policies.mst.model import Sustained
+from elastream.policies.mst.mst_model import Sustained
 from elastream.testing import alike, chain, snapshot_of
 
 POOL = line(slots=2, costs={"b": 2.0}, a=0, b=10, c=40).with_node("c", available=False)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from elastream.policies.rules.metrics import METRICS, Unit
-from elastream.policies.rules.model import (
+from elastream.policies.rules.rule import (
     EVERY_OPERATOR,
     Acts,
     AtInstances,
@@ -16,10 +16,10 @@ from elastream.policies.rules.model import (
     ByFactor,
     Comparison,
     Direction,
-    Instances,
+    OverInstances,
     Rule,
     RuleSet,
-    Trigger,
+    RuleTrigger,
 )
 
 _printable = st.characters(exclude_categories=("C", "Zl", "Zp", "Zs"), include_characters=" ")
@@ -28,12 +28,12 @@ times_s = st.integers(1, 100_000).map(float) | st.floats(1e-6, 1e7)
 
 
 @st.composite
-def triggers(draw: st.DrawFn) -> Trigger:
+def triggers(draw: st.DrawFn) -> RuleTrigger:
     metric = draw(st.sampled_from(sorted(METRICS)))
     unit = METRICS[metric].unit
     most = 100.0 if unit is Unit.PERCENT else 1e12
     share = draw(st.just(1.0) | st.floats(0.01, 1.0))
-    return Trigger(
+    return RuleTrigger(
         metric=metric,
         comparison=draw(st.sampled_from(Comparison)),
         value=draw(st.integers(0, int(most)).map(float) | st.floats(0, most)),
@@ -41,7 +41,7 @@ def triggers(draw: st.DrawFn) -> Trigger:
         for_at_least_s=draw(times_s),
         share=share,
         median=share == 1 and draw(st.booleans()),
-        instances=draw(st.sampled_from(Instances)),
+        instances=draw(st.sampled_from(OverInstances)),
     )
 
 

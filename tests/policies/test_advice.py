@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from elastream.dataflow import Operator
-from elastream.policies.advice import bounded, measured, rate_text, whole
+from elastream.policies.advice import bounded, measured, whole
 from elastream.policies.proposal import Advice, ReasonKind
 from elastream.testing import alike, chain, snapshot_of
+from elastream.texts import rate_text
 
 
 @pytest.mark.parametrize(

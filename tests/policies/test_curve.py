@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from elastream.policies.curve import LearnedCurve, Linear, PowerLaw, ScalabilityLaw, learn
+from elastream.policies.curve import LearnedCurve, Linear, PowerSpeedup, ScalabilityLaw, learn
 from elastream.policies.knowledge import CapacityPoint
 
 Capacity = Callable[[float], float]
@@ -67,7 +67,7 @@ def test_a_power_law_is_recovered_from_any_two_of_its_points(
 ) -> None:
     curve = learned(power(alpha, beta), *instances)
 
-    assert isinstance(curve.law, PowerLaw)
+    assert isinstance(curve.law, PowerSpeedup)
     assert curve.law.exponent == pytest.approx(beta, abs=1e-6)
     lowest, highest = min(instances), max(instances)
     for n in (lowest, (lowest + highest) / 2, highest, highest * min(2.0, highest / lowest)):
@@ -106,7 +106,7 @@ def test_points_near_a_power_law_are_taken_for_one() -> None:
     curve = learn([CapacityPoint(parallelism=n, true_per_s=capacity) for n, capacity in noisy])
 
     assert curve is not None
-    assert isinstance(curve.law, PowerLaw)
+    assert isinstance(curve.law, PowerSpeedup)
     assert curve.law.exponent == pytest.approx(0.5, abs=0.01)
 
 
@@ -116,12 +116,12 @@ def test_points_near_a_power_law_are_taken_for_one() -> None:
 def test_growth_above_linear_is_taken_as_noise() -> None:
     curve = learned(power(100.0, 1.4), 2, 4)
 
-    assert curve.law == PowerLaw(1.0)
+    assert curve.law == PowerSpeedup(1.0)
     assert curve.needed(curve.capacity(4) * 2) == pytest.approx(8.0)
 
 
 def test_almost_no_growth_is_not_extrapolated_without_end() -> None:
-    assert learned(power(100.0, 0.01), 2, 4).law == PowerLaw(0.2)
+    assert learned(power(100.0, 0.01), 2, 4).law == PowerSpeedup(0.2)
 
 
 def test_points_that_do_not_rise_are_passed_over() -> None:
@@ -260,5 +260,5 @@ def test_the_scalability_law_is_inverted_up_to_its_peak(
 
 
 def test_a_law_is_written_as_a_formula() -> None:
-    assert str(PowerLaw(0.5)) == "n^0.50"
+    assert str(PowerSpeedup(0.5)) == "n^0.50"
     assert str(ScalabilityLaw(0.05, 0.001)) == "n/(1 + 0.05·(n−1) + 0.001·n·(n−1))"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastream.dataflow import Operator
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.dhalion import Dhalion
 from elastream.policies.proposal import ReasonKind
 from elastream.testing import alike, chain, snapshot_of

@@ -13,8 +13,8 @@ import pytest
 
 from elastream.dataflow import Operator
 from elastream.errors import InvalidInput
-from elastream.monitor import Reading, Snapshot
-from elastream.monitor.batch_cost import BatchCost
+from elastream.measurement import Reading, Snapshot
+from elastream.measurement.batch_cost import BatchCost
 from elastream.policies.catalog import create
 from elastream.policies.ds2 import DS2
 from elastream.policies.knowledge import CapacityPoint, Knowledge

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastream.dataflow import Dataflow, Operator, Plan
-from elastream.monitor import Reading, Snapshot
+from elastream.measurement import Reading, Snapshot
 from elastream.policies.ds2 import DS2
 
 WINDOW_S = 60.0

@@ -8,12 +8,12 @@ import pytest
 
 from elastream.dataflow import Operator
 from elastream.errors import InvalidInput
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.nodes import Node, NodePool
 from elastream.policies.catalog import create, info
 from elastream.policies.gesscale import Gesscale
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
-from elastream.policies.mst.model import Sustained
+from elastream.policies.mst.mst_model import Sustained
 from elastream.policies.proposal import Advice, ReasonKind
 from elastream.testing import alike, chain, snapshot_of
 

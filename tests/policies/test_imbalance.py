@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastream.monitor import Reading
+from elastream.measurement import Reading
 from elastream.policies.imbalance import imbalance
 from elastream.policies.proposal import ReasonKind
 

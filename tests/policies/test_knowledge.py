@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastream.monitor import Reading, Snapshot
+from elastream.measurement import Reading, Snapshot
 from elastream.policies.knowledge import NOTHING_KNOWN, CapacityPoint, Knowledge
 from elastream.testing import alike, chain, snapshot_of
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from elastream.dataflow import Operator
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.lag import Lag
 from elastream.policies.proposal import ReasonKind
 from elastream.testing import alike, chain, snapshot_of

@@ -15,7 +15,7 @@ from elastream.manager.state import ManagerState, state_from_json, state_to_json
 from elastream.policies.knowledge import Knowledge
 from elastream.policies.rules import RuleSet, every_operator, minutes, records, rule, rules, seconds
 from elastream.policies.rules.evaluation import NOTHING_REMEMBERED, OperatorReading, RulesMemory
-from elastream.policies.rules.model import AtTimesOriginal, By, ByFactor, Direction, Rule
+from elastream.policies.rules.rule import AtTimesOriginal, By, ByFactor, Direction, Rule
 from elastream.policies.rules.verdicts import Action, Standing, evaluate, verdicts
 from elastream.policies.sizes import Sizes
 

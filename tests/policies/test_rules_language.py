@@ -24,7 +24,8 @@ from elastream.policies.rules import (
     seconds,
 )
 from elastream.policies.rules.metrics import Unit
-from elastream.policies.rules.model import (
+from elastream.policies.rules.python_form import parse_python, rules_to_python
+from elastream.policies.rules.rule import (
     Acts,
     AtInstances,
     AtTimesOriginal,
@@ -32,11 +33,10 @@ from elastream.policies.rules.model import (
     ByFactor,
     Comparison,
     Direction,
-    Instances,
+    OverInstances,
     Rule,
-    Trigger,
+    RuleTrigger,
 )
-from elastream.policies.rules.python_form import parse_python, rules_to_python
 
 NAME = "the queue is long"
 
@@ -57,7 +57,7 @@ def test_a_sentence_becomes_a_rule() -> None:
             by=By(instances=2),
             limit=AtInstances(instances=8),
             triggers=(
-                Trigger(
+                RuleTrigger(
                     metric="queue_length",
                     comparison=Comparison.ABOVE,
                     value=1000,
@@ -94,7 +94,7 @@ def test_everything_that_can_be_said() -> None:
     assert (written.by, written.limit) == (ByFactor(factor=1.5), AtTimesOriginal(factor=0.5))
     assert (written.not_within_s_of_scale_out, written.not_within_s_of_scale_in) == (300, 60)
     cpu, latency, rate = written.triggers
-    assert (cpu.value, cpu.unit, cpu.share, cpu.instances) == (20, Unit.PERCENT, 0.9, Instances.ANY)
+    assert (cpu.value, cpu.unit, cpu.share, cpu.instances) == (20, Unit.PERCENT, 0.9, OverInstances.ANY)
     assert (latency.value, latency.unit, latency.median) == (0.5, Unit.SECONDS, True)
     assert (rate.value, rate.unit, rate.comparison) == (100, Unit.RECORDS_PER_S, Comparison.BELOW)
 

@@ -12,26 +12,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastream.arrivals.load import Constant
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated.capacity import PowerLaw
 from elastream.engines.simulated.engine import SimulatedEngine
-from elastream.engines.simulated.model import EngineModel, OperatorModel, SourceModel
+from elastream.engines.simulated.engine_model import EngineModel, OperatorModel, SourceModel
 from elastream.errors import InvalidInput
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
+from elastream.manager.engine import RescaleOutcome
 from elastream.manager.events import Decided, Event, Renewed, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
 from elastream.manager.store import Store
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.options import build
+from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import create, info
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Proposal, ReasonKind
 from elastream.policies.rules import RuleSet, every_operator, mebibytes, minutes, percent, rule, rules, seconds
-from elastream.policies.rules.policy import Rules
 from elastream.testing import alike, chain, snapshot_of
-from elastream.workloads.load import Constant
 
 KNOBS = build(Knobs, info("rules").knobs, place="test")
 
@@ -190,7 +190,7 @@ class JumpingClock:
     def plan(self) -> Plan:
         return self.engine.plan()
 
-    def rescale(self, decision: Decision) -> Outcome:
+    def rescale(self, decision: Decision) -> RescaleOutcome:
         self.acted_s.append(self.engine.now())
         return self.engine.rescale(decision)
 

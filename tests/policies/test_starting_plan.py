@@ -9,7 +9,7 @@ import pytest
 
 from elastream.dataflow import Operator
 from elastream.errors import InvalidInput
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.catalog import create
 from elastream.policies.proposal import ReasonKind
 from elastream.policies.starting_plan import StartingPlan, starting_plan

@@ -6,7 +6,7 @@ import pytest
 
 from elastream.dataflow import Operator
 from elastream.errors import InvalidInput
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.proposal import ReasonKind
 from elastream.policies.threshold import Threshold
 from elastream.testing import alike, chain, snapshot_of

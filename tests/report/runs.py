@@ -10,10 +10,10 @@ from typing import Any
 
 from elastream.dataflow import Plan
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
-from elastream.manager.events import Acted, Decided, Event, Judged, Verdict, event_to_json
-from elastream.monitor import Snapshot
-from elastream.monitor.recording import Recording, RecordingWriter, RunHeader
+from elastream.manager.engine import RescaleOutcome
+from elastream.manager.events import Acted, ActionVerdict, Decided, Event, Judged, event_to_json
+from elastream.measurement import Snapshot
+from elastream.measurement.recording import Recording, RecordingWriter, RunHeader
 from elastream.policies.proposal import Reason, ReasonKind
 from elastream.testing import alike, chain, snapshot_of
 
@@ -57,11 +57,13 @@ def decided(
 
 
 def acted(number: int, at_s: float, instances: int, *, took_s: float = 5.0, succeeded: bool = True) -> Acted:
-    outcome = Outcome(plan=Plan({"map": instances}), succeeded=succeeded, took_s=took_s)
+    outcome = RescaleOutcome(plan=Plan({"map": instances}), succeeded=succeeded, took_s=took_s)
     return Acted(at_s=at_s, number=number, outcome=outcome)
 
 
-def judged(number: int, at_s: float, verdict: Verdict = Verdict.EFFECTIVE, share: float = 0.9) -> Judged:
+def judged(
+    number: int, at_s: float, verdict: ActionVerdict = ActionVerdict.EFFECTIVE, share: float = 0.9
+) -> Judged:
     return Judged(
         at_s=at_s, number=number, verdict=verdict, share_before=0.5, share_after=share, expected_share=1.0
     )

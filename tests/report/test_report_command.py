@@ -10,15 +10,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.report.runs import decided, grown, recording, window, write
 
 from elastream.cli import main
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.manager.events import Accounted, event_to_json
-from elastream.monitor import Snapshot
-from elastream.monitor.accounts import Accounts, InputAccount, StepAccount
-from elastream.monitor.recording import Recording, RunHeader
+from elastream.measurement import Snapshot
+from elastream.measurement.accounts import Accounts, InputAccount, StepAccount
+from elastream.measurement.recording import Recording, RunHeader
 from elastream.testing import alike, chain, snapshot_of
+from tests.report.runs import decided, grown, recording, window, write
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.report.runs import acted, decided, grown, judged, recording, window
 
-from elastream.manager.events import Accounted, Trouble, Verdict, event_to_json
-from elastream.monitor.accounts import Accounts, InputAccount, StepAccount
-from elastream.monitor.recording import Recording, RunHeader
+from elastream.manager.events import Accounted, ActionVerdict, Trouble, event_to_json
+from elastream.measurement.accounts import Accounts, InputAccount, StepAccount
+from elastream.measurement.recording import Recording, RunHeader
 from elastream.report.story import Story, summary, tell
 from elastream.report.timeline import timeline
 from elastream.report.what_if import what_if
 from elastream.testing import alike, chain, snapshot_of
+from tests.report.runs import acted, decided, grown, judged, recording, window
 
 
 def story_of(found: Recording) -> Story:
@@ -177,7 +177,7 @@ def test_changes_that_failed_or_did_not_help_are_told() -> None:
         judged(1, 120),
         decided(2, 120, 2, 3),
         acted(2, 121, 3),
-        judged(2, 180, Verdict.HARMFUL),
+        judged(2, 180, ActionVerdict.HARMFUL),
         decided(3, 180, 3, 9),
         acted(3, 181, 3, succeeded=False),
     ]

@@ -7,27 +7,27 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.engines.simulated_models import chain as model_of
-from tests.engines.simulated_models import linear
-from tests.report.runs import acted, decided, grown, recording, window
 
+from elastream.arrivals.load import Steps
 from elastream.dataflow import Operator
 from elastream.engines.simulated import EngineModel, SourceModel
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.errors import InvalidInput
 from elastream.manager.events import event_to_json
 from elastream.manager.knobs import Knobs
-from elastream.monitor import Reading, Snapshot
-from elastream.monitor.batch_cost import BatchCost
-from elastream.monitor.recording import Recording, RunHeader
+from elastream.measurement import Reading, Snapshot
+from elastream.measurement.batch_cost import BatchCost
+from elastream.measurement.recording import Recording, RunHeader
 from elastream.options import settings_of
 from elastream.policies.catalog import create
-from elastream.report.model import CannotSimulateError, LearnedCapacity, learn_model, noise
+from elastream.report.learned_model import CannotSimulateError, LearnedCapacity, learn_model, noise
 from elastream.report.story import Story, tell
 from elastream.report.timeline import timeline
 from elastream.report.what_if import IDEAL, STATIC, check_names, check_settings, setup_of, what_if
 from elastream.testing import alike, chain, snapshot_of
-from elastream.workloads.load import Steps
+from tests.engines.simulated_models import chain as model_of
+from tests.engines.simulated_models import linear
+from tests.report.runs import acted, decided, grown, recording, window
 
 DURATION_S = 1_800.0
 KNOBS = Knobs(interval_s=30.0, activation_intervals=2)

@@ -49,7 +49,7 @@ from plain import PlainQuery, composed
 from pyspark.sql import DataFrame, SparkSession
 from running import kept, records, write
 
-from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
 from elastream.engines.spark.crash_points import CrashPoint
@@ -390,7 +390,7 @@ class Putting:
         """Of all operators, as far as Spark has noted that they are done."""
         return sum(1 for _ in self._workspace.folder.glob("checkpoints/*/commits/[0-9]*"))
 
-    def _channel(self, name: str) -> Channel:
+    def _channel(self, name: str) -> DurableChannel:
         return self._workspace.channel(name)
 
 

@@ -23,9 +23,9 @@ from pyspark.find_spark_home import _find_spark_home
 
 from elastream.engines.spark.daemons import Daemons
 from elastream.engines.spark.jars import JarSet, read_lock
+from elastream.engines.spark.java import find_java
 from elastream.engines.spark.ports import free_port
 from elastream.engines.spark.rest import get_json
-from elastream.engines.spark.session import find_java
 from elastream.errors import ElastreamError
 
 HOST = "127.0.0.1"

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from running import Numbers, Running, kept, wait_until
 
 from elastream.engines.spark import on_nodes
-from elastream.engines.spark.cluster import Cluster, ClusterOptions
+from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 from elastream.engines.spark.executors import ExecutorOptions, session_settings
 from elastream.engines.spark.on_nodes import OnWorkers, executors_on
 from elastream.engines.spark.pipeline import Pipeline
@@ -112,7 +112,7 @@ class Story:
 def main(folder: Path) -> None:
     on_nodes._JOIN_TIMEOUT_S = 300.0  # a slow machine is not to be taken for nodes that do not come
     declared, chosen = pipeline(folder), nodes(folder)
-    cluster = Cluster(ClusterOptions(folder=folder / "cluster", port=0, web_port=0))
+    cluster = StandaloneCluster(ClusterOptions(folder=folder / "cluster", port=0, web_port=0))
     cluster.start_master()
     try:
         settings = session_settings(executors_on(chosen, declared, _EXECUTOR), slots=1)

@@ -14,14 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.workspace import Workspace
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
+from elastream.manager.engine import RescaleOutcome
 
 BATCH_INTERVAL_S = 0.2
 LONGEST_BATCH_S = 0.5
@@ -37,7 +37,7 @@ def wait_until(true: Callable[[], bool], what: str | Callable[[], str], *, patie
         time.sleep(0.05)
 
 
-def write(channel: Channel, schema: str, rows: Sequence[tuple[Any, ...]]) -> None:
+def write(channel: DurableChannel, schema: str, rows: Sequence[tuple[Any, ...]]) -> None:
     """Publish a batch of a feed, as a process that writes one would."""
     spark_schema = StructType.fromDDL(schema)
     assert isinstance(spark_schema, StructType)
@@ -94,7 +94,7 @@ class Running:
         assert schema is not None
         write(self.workspace.channel(feed), schema, rows)
 
-    def rescale(self, **wanted: int) -> Outcome:
+    def rescale(self, **wanted: int) -> RescaleOutcome:
         before = self.engine.plan()
         return self.engine.rescale(Decision(number=1, at_s=0, before=before, after=before.with_changes(wanted)))
 
@@ -166,6 +166,6 @@ def kept(folder: Path, name: str) -> Path:
     return folder / "kept" / name
 
 
-def records(channel: Channel) -> Iterator[tuple[Any, ...]]:
+def records(channel: DurableChannel) -> Iterator[tuple[Any, ...]]:
     for table in channel.tables():
         yield from zip(*(column.to_pylist() for column in table.columns), strict=True)

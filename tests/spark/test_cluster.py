@@ -15,7 +15,7 @@ import psutil
 from running import kept, records, wait_until
 
 from elastream.engines.spark.channels.files import FileChannel
-from elastream.engines.spark.cluster import Cluster, ClusterOptions
+from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 
 _PATIENCE_S = 600.0  # for a machine that does other things too
 _COMMAND = """
@@ -31,7 +31,7 @@ def options(folder: Path, **changes: int) -> ClusterOptions:
 
 
 def test_executors_follow_the_slots_and_one_that_is_killed_loses_nothing(tmp_path: Path) -> None:
-    with Cluster(options(tmp_path / "cluster", workers=3, cores=4)) as cluster:
+    with StandaloneCluster(options(tmp_path / "cluster", workers=3, cores=4)) as cluster:
         told = subprocess.run(
             [
                 sys.executable,

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from running import wait_until, write
 
-from elastream.engines.decentralized.inbox import Lanes
-from elastream.engines.decentralized.inbox_input import InboxInput
-from elastream.engines.decentralized.plans import Plans
+from elastream.decentralized.spark.inbox import Lanes
+from elastream.decentralized.spark.inbox_input import InboxInput
+from elastream.decentralized.spark.plans import BatchPlans
 from elastream.engines.spark.channels.files import FileChannel
 
 SCHEMA = (
@@ -49,7 +49,7 @@ def test_what_senders_put_in_comes_out_as_it_was_and_in_as_many_tasks_as_there_a
         lane.create()
         write(lane, SCHEMA, rows)
     lanes = Lanes(tmp_path / "lanes", tmp_path / "instances")
-    inbox, plans = InboxInput("up", lanes, tmp_path / "lanes", schema, slots=2), Plans(tmp_path / "plans")
+    inbox, plans = InboxInput("up", lanes, tmp_path / "lanes", schema, slots=2), BatchPlans(tmp_path / "plans")
     found: dict[int, list[Any]] = {}
     tasks: dict[int, int] = {}
 

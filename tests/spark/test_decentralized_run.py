@@ -20,18 +20,18 @@ import pytest
 import running
 from running import kept, records
 
-from elastream.decentralized.decision import ScalingPolicy
-from elastream.decentralized.instance import Phase
-from elastream.engines.decentralized.events import all_events
-from elastream.engines.decentralized.folders import RunFolder, read_whole
-from elastream.engines.decentralized.launch import living, start, stop
-from elastream.engines.decentralized.overview import InstanceView, counts, look
-from elastream.engines.decentralized.settings import RunSettings
+from elastream.arrivals.load import Load
+from elastream.decentralized.protocol.decision import ScalingPolicy
+from elastream.decentralized.protocol.instance import InstancePhase
+from elastream.decentralized.spark.events import all_events
+from elastream.decentralized.spark.folders import RunFolder, read_whole
+from elastream.decentralized.spark.launch import living, start, stop
+from elastream.decentralized.spark.overview import InstanceView, counts, look
+from elastream.decentralized.spark.settings import RunSettings
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.run import read_pipeline
 from elastream.workloads.generator import generate
-from elastream.workloads.load import Load
 
 _PIPELINE = """
 from pathlib import Path
@@ -77,7 +77,7 @@ def _copies(run: RunFolder) -> list[InstanceView]:
     return [view for view in look(run) if view.operator == "slow" and view.address != "slow/0"]
 
 
-def _one_killed(run: RunFolder, phases: Iterable[Phase], story: Callable[[], str]) -> str:
+def _one_killed(run: RunFolder, phases: Iterable[InstancePhase], story: Callable[[], str]) -> str:
     """Kill the first copy that is seen in one of these phases, and is still there."""
     killed: list[str] = []
 
@@ -126,12 +126,12 @@ def test_instances_scale_themselves_and_survive_kills_while_they_do(
     start(run, read_pipeline(file), settings)
     try:
         feeding = _feed(run, rate, fed.is_set)  # what piles up until they run is no load of its own
-        new = _one_killed(run, Phase, story)
+        new = _one_killed(run, InstancePhase, story)
         wait_until(lambda: any(view.address == new and view.incarnation > 1 for view in _copies(run)), story)
         wait_until(lambda: counts(look(run))["slow"] > 1 and sink.log.head().records > 0, story)
 
         rate.per_s = _LOW_PER_S
-        _one_killed(run, (Phase.LEAVING, Phase.DRAINING), story)
+        _one_killed(run, (InstancePhase.LEAVING, InstancePhase.DRAINING), story)
         wait_until(lambda: not _copies(run), story)
         fed.set()
         feeding.join()

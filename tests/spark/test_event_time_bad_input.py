@@ -24,7 +24,7 @@ from elastream.engines.spark.channels.kinds import Files
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.errors import InvalidInput
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 
 HOUR_MS = 3_600_000
 SIZE_MS = 10_000

@@ -9,6 +9,7 @@ import hdfs_story
 import pytest
 from hadoop import Hadoop, hadoop_jars
 from hdfs_story import FILES, NUMBERS_PER_FILE
+
 from tests.needed import need_jars
 
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.browser import Browser
 from running import PATIENCE_S, wait_until
+
+from benchmarks.browser import Browser
 
 _WORD_COUNT = Path(__file__).parents[2] / "examples" / "wordcount.py"
 _WINDOWS = 3

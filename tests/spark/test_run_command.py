@@ -18,7 +18,7 @@ from running import PATIENCE_S, kept, records, wait_until
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.workspace import Workspace
 from elastream.manager.events import Accounted, event_of_line
-from elastream.monitor.recording import read_recording
+from elastream.measurement.recording import read_recording
 
 _PIPELINE = """
 from pathlib import Path

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from same_folder_story import ELSEWHERE, SHARED
 
 from elastream.engines.spark import folder_witness, same_folder
-from elastream.engines.spark.cluster import Cluster, ClusterOptions
+from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 from elastream.engines.spark.folder_witness import PREFIX, Probe, Witness, difference
 from elastream.engines.spark.same_folder import check_same_folder
 from elastream.errors import ElastreamError
@@ -142,7 +142,7 @@ def test_a_worker_that_sees_another_folder_is_noticed_at_the_start(tmp_path: Pat
         (tmp_path / name).mkdir()
     command = hiding(tmp_path / ELSEWHERE)
     options = ClusterOptions(folder=tmp_path / "cluster", workers=1, cores=1, memory="1g", port=0, web_port=0)
-    with Cluster(options) as cluster:
+    with StandaloneCluster(options) as cluster:
         worker = [os.path.join(_find_spark_home(), "bin", "spark-class"), "org.apache.spark.deploy.worker.Worker"]
         worker += [cluster.master_url, "--host", options.host, "--cores", "1", "--memory", options.memory]
         worker += ["--work-dir", str(tmp_path / "cluster" / "work" / "hidden"), "--webui-port", "0"]

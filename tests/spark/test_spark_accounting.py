@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from running import Running, kept
 
 from elastream.engines.spark.channels.kinds import ChannelKind
-from elastream.engines.spark.channels.segments import Position
+from elastream.engines.spark.channels.segments import StreamPosition
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.plan_reads import PlanReads, plan_reads
-from elastream.monitor.accounts import Accounts, StepAccount
+from elastream.measurement.accounts import Accounts, StepAccount
 
 BEGIN = datetime(2026, 11, 15, tzinfo=UTC)
 SCHEMA = "id bigint, at timestamp"
@@ -156,7 +156,7 @@ def test_an_acknowledgement_ahead_of_sparks_checkpoint_shows(spark: SparkSession
         assert ended(running).differences == ()
         running.put("bids", bids(100, 150))
         log = running.workspace.channel("bids").log
-        log.acknowledge("windows", Position(record=120, commit=2))
+        log.acknowledge("windows", StreamPosition(record=120, commit=2))
         assert running.engine.accounts().differences == (
             "windows: bids has published 150 records, of which it has read 100 and 30 wait for it: 20 are missing",
         )

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from running import Running, costing, wait_until
+
+from elastream.engines.spark.pipeline import Pipeline
 from tests.contract.test_engine_contract import (  # noqa: F401 - pytest finds them here
     START,
     Subject,
@@ -25,8 +27,6 @@ from tests.contract.test_engine_contract import (  # noqa: F401 - pytest finds t
     moment_s,
     to,
 )
-
-from elastream.engines.spark.pipeline import Pipeline
 
 LOAD_PER_S = 200.0
 MAP_MS = 20  # 50 records a second of an instance

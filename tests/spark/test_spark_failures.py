@@ -15,7 +15,7 @@ from elastream.engines.spark import engine as engine_module
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.engine import PipelineFailed
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 
 
 def failing(frame: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from running import Running, kept, wait_until
 from elastream.workloads.google_query import CLUSTER, MACHINES, RESULTS, SOURCE, google_query
 from elastream.workloads.google_statistics import INTERVAL_S
 from elastream.workloads.google_trace import EXTRACT
-from elastream.workloads.google_with_pandas import differing, expected_results
+from experiments.workloads.google_with_pandas import differing, expected_results
 
 SPEED = 400.0  # 14 s for the extract, if the machine has nothing else to do
 

@@ -13,7 +13,7 @@ from elastream.engines.spark.channels import kafka
 from elastream.engines.spark.channels.kafka import KafkaChannel
 from elastream.engines.spark.channels.kafka_source import read_messages
 from elastream.engines.spark.channels.kinds import Kafka, delete_topics, open_channel
-from elastream.engines.spark.channels.segments import Position
+from elastream.engines.spark.channels.segments import StreamPosition
 from elastream.engines.spark.channels.splits import Slice
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.kafka.topic import Topic
@@ -88,7 +88,7 @@ def test_a_topic_that_others_write_all_the_time_is_named(
 def test_what_was_read_is_deleted_and_what_is_missing_is_an_error(channel: KafkaChannel) -> None:
     channel.append(numbers(1, 2))
     channel.append(numbers(3))
-    channel.log.acknowledge("reader", Position(record=2, commit=1))
+    channel.log.acknowledge("reader", StreamPosition(record=2, commit=1))
     assert channel.forget(["reader"]) == 1
     assert list(read_messages(channel.topic.servers, channel.topic.name, Slice(path="0", first=2, last=3)))
     with pytest.raises(

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from running import LONGEST_BATCH_S, PATIENCE_S, Running, costing, wait_until
 
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 
 RECORD_MS = 5
 WORDS = 3

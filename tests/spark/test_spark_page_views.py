@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from examples.page_views import plain, ported
 from pyspark.sql import DataFrame, SparkSession
 from running import Running, kept
 
 from elastream.engines.spark.pipeline import Pipeline
+from examples.page_views import plain, ported
 
 BEGIN = datetime(2026, 11, 15, 12, tzinfo=UTC)
 MINUTES = 4

@@ -14,7 +14,7 @@ import pytest
 
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.files_source import read_slice
-from elastream.engines.spark.channels.segments import Position
+from elastream.engines.spark.channels.segments import StreamPosition
 from elastream.engines.spark.channels.splits import Slice
 from elastream.engines.spark.identity import identity_of
 from elastream.errors import ElastreamError
@@ -66,7 +66,7 @@ def test_a_late_task_of_an_attempt_that_was_given_up_adds_nothing(channel: FileC
 def test_what_was_read_is_deleted_with_its_files(channel: FileChannel) -> None:
     channel.append(numbers(1, 2))
     channel.append(numbers(3))
-    channel.log.acknowledge("reader", Position(record=2, commit=1))
+    channel.log.acknowledge("reader", StreamPosition(record=2, commit=1))
     assert channel.forget(["reader"]) == 1
     assert len(attempts(channel)) == 1
     at = channel.log.acknowledged("reader")

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from elastream.engines.spark.channels.segments import Commit, Head, Position, Segment, SegmentLog
+from elastream.engines.spark.channels.segments import Commit, Head, Segment, SegmentLog, StreamPosition
 from elastream.errors import ElastreamError
 
 
@@ -41,7 +41,7 @@ def forget(log: SegmentLog, *readers: str) -> int:
     return log.forget(readers, lambda commit: shutil.rmtree(batch_folder(log, commit.batch), ignore_errors=True))
 
 
-def read(log: SegmentLog, start: Position, end: Position) -> list[int]:
+def read(log: SegmentLog, start: StreamPosition, end: StreamPosition) -> list[int]:
     """The records from start to end, read from the files that the commits name."""
     found: list[int] = []
     for commit in log.commits(start, end):
@@ -83,7 +83,7 @@ class Channel(RuleBasedStateMachine):
         self.batch = -1
         self.newest: list[list[int]] = []
         self.read_by: dict[str, list[int]] = {reader: [] for reader in self.READERS}
-        self.at: dict[str, Position] = {reader: Position() for reader in self.READERS}
+        self.at: dict[str, StreamPosition] = {reader: StreamPosition() for reader in self.READERS}
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -183,7 +183,7 @@ class Channel(RuleBasedStateMachine):
         for reader in self.READERS:
             assert self.read_by[reader] == list(range(self.at[reader].record))
             assert self.log.pending(reader) == self.next_record - self.log.acknowledged(reader).record
-            rest = read(self.log, self.at[reader], Position(record=head.records, commit=head.commits))
+            rest = read(self.log, self.at[reader], StreamPosition(record=head.records, commit=head.commits))
             assert rest == list(range(self.at[reader].record, self.next_record))
 
 
@@ -196,7 +196,7 @@ TestChannel.settings = settings(max_examples=50, stateful_step_count=25, deadlin
 
 def test_a_new_stream_is_empty(log: SegmentLog) -> None:
     assert log.head() == Head(commits=0, records=0, batch=-1)
-    assert log.position(Position()) == Position()
+    assert log.position(StreamPosition()) == StreamPosition()
     assert log.pending("anyone") == 0
 
 
@@ -204,7 +204,7 @@ def test_a_batch_that_is_published_twice_is_there_once(log: SegmentLog) -> None:
     publish(log, 0, [0, 1])
     again = publish(log, 0, [0, 1])
     assert again == Head(commits=1, records=2, batch=0)
-    assert read(log, Position(), log.position(Position())) == [0, 1]
+    assert read(log, StreamPosition(), log.position(StreamPosition())) == [0, 1]
 
 
 def test_an_empty_batch_counts_as_published(log: SegmentLog) -> None:
@@ -216,14 +216,14 @@ def test_an_empty_batch_counts_as_published(log: SegmentLog) -> None:
 
 def test_an_empty_file_is_not_named_by_the_commit(log: SegmentLog) -> None:
     publish(log, 0, [], [7], [])
-    (commit,) = log.commits(Position(), log.position(Position()))
+    (commit,) = log.commits(StreamPosition(), log.position(StreamPosition()))
     assert [segment.records for segment in commit.segments] == [1]
 
 
 def test_batches_may_have_gaps(log: SegmentLog) -> None:
     for batch, record in ((0, 0), (4, 1), (9, 2)):
         publish(log, batch, [record])
-    assert read(log, Position(), log.position(Position())) == [0, 1, 2]
+    assert read(log, StreamPosition(), log.position(StreamPosition())) == [0, 1, 2]
     assert log.head() == Head(commits=3, records=3, batch=9)
 
 
@@ -269,7 +269,7 @@ def test_a_new_writer_goes_on_behind_the_one_before_with_batches_of_its_own(tmp_
             publish_by(log, writer, batch, first + batch)
         assert log.is_published(1)
         assert log.head() == Head(commits=first + 2, records=first + 2, batch=1, writer=writer)
-    assert read(log, Position(), log.position(Position())) == [0, 1, 2, 3]
+    assert read(log, StreamPosition(), log.position(StreamPosition())) == [0, 1, 2, 3]
 
 
 def test_the_same_writer_knows_its_batches_when_it_comes_back(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_it_knows_them_also_when_another_has_written_since(tmp_path: Path) -> No
     log = opened(tmp_path, "a")
     assert (log.is_published(7), log.is_published(8)) == (True, False)
     publish_by(log, "a", 8, 2)
-    assert read(log, Position(), log.position(Position())) == [0, 1, 2]
+    assert read(log, StreamPosition(), log.position(StreamPosition())) == [0, 1, 2]
 
 
 def test_a_log_that_names_no_writer_is_anothers(log: SegmentLog) -> None:
@@ -327,10 +327,10 @@ def test_one_that_still_writes_when_another_has_begun_is_refused(tmp_path: Path)
 def test_a_position_may_lie_in_the_middle_of_a_commit(log: SegmentLog) -> None:
     publish(log, 0, [0, 1, 2], [3, 4])
     publish(log, 1, [5, 6])
-    first = log.position(Position(), most_records=2)
+    first = log.position(StreamPosition(), most_records=2)
     second = log.position(first, most_records=4)
-    assert (first, second) == (Position(record=2, commit=1), Position(record=6, commit=2))
-    assert read(log, Position(), first) == [0, 1]
+    assert (first, second) == (StreamPosition(record=2, commit=1), StreamPosition(record=6, commit=2))
+    assert read(log, StreamPosition(), first) == [0, 1]
     assert read(log, first, second) == [2, 3, 4, 5]
     assert read(log, second, log.position(second)) == [6]
 
@@ -343,7 +343,7 @@ def test_parts_of_any_size_are_the_whole(sizes: list[int], most: int) -> None:
         for batch, size in enumerate(sizes):
             publish(log, batch, list(range(record, record + size)))
             record += size
-        at, found, lengths = Position(), [], []
+        at, found, lengths = StreamPosition(), [], []
         while (end := log.position(at, most_records=most)) != at:
             found += read(log, at, end)
             lengths.append(end.record - at.record)
@@ -357,13 +357,13 @@ def test_a_commit_that_is_missing_is_told_of(log: SegmentLog) -> None:
     publish(log, 1, [1])
     (log.folder / "log" / "0000000000.json").unlink()
     with pytest.raises(ElastreamError, match="records 0 to 1 are missing"):
-        read(log, Position(), log.position(Position()))
+        read(log, StreamPosition(), log.position(StreamPosition()))
 
 
 def test_a_commit_that_was_read_in_part_and_is_missing_is_told_of(log: SegmentLog) -> None:
     publish(log, 0, [0, 1, 2])
     publish(log, 1, [3])
-    middle = log.position(Position(), most_records=2)
+    middle = log.position(StreamPosition(), most_records=2)
     (log.folder / "log" / "0000000000.json").unlink()
     with pytest.raises(ElastreamError, match="records 2 to 3 are missing"):
         read(log, middle, log.position(middle))
@@ -374,9 +374,9 @@ def test_a_commit_that_was_read_in_part_and_is_missing_is_told_of(log: SegmentLo
 
 def test_an_acknowledgement_never_goes_back(log: SegmentLog) -> None:
     publish(log, 0, [0, 1, 2])
-    log.acknowledge("counts", Position(record=2, commit=1))
-    log.acknowledge("counts", Position(record=1, commit=1))
-    assert log.acknowledged("counts") == Position(record=2, commit=1)
+    log.acknowledge("counts", StreamPosition(record=2, commit=1))
+    log.acknowledge("counts", StreamPosition(record=1, commit=1))
+    assert log.acknowledged("counts") == StreamPosition(record=2, commit=1)
     assert log.pending("counts") == 1
 
 
@@ -390,17 +390,17 @@ def test_overdue_is_what_was_there_in_time_and_no_batch_has_taken(log: SegmentLo
         publish_at(log, batch, 100.0 + batch, 2 * batch, 2 * batch + 1)
     assert log.overdue("counts", since_s=99.0) == 0
     assert log.overdue("counts", since_s=104.5) == 10
-    log.acknowledge("counts", Position(), taken=4)
+    log.acknowledge("counts", StreamPosition(), taken=4)
     assert log.overdue("counts", since_s=104.5) == 6, "a batch has four of them"
     assert log.pending("counts") == 20, "which is not done yet"
-    log.acknowledge("counts", Position(record=5, commit=3), taken=9)  # in the middle of a commit
+    log.acknowledge("counts", StreamPosition(record=5, commit=3), taken=9)  # in the middle of a commit
     assert log.overdue("counts", since_s=104.5) == 1
     assert log.overdue("counts", since_s=200.0) == 11
 
 
 def test_nothing_is_overdue_where_everything_was_forgotten(log: SegmentLog) -> None:
     publish_at(log, 0, 100.0, 0, 1)
-    log.acknowledge("counts", log.position(Position()))
+    log.acknowledge("counts", log.position(StreamPosition()))
     forget(log, "counts")
     assert log.overdue("counts", since_s=200.0) == 0
     publish_at(log, 1, 150.0, 2)
@@ -410,15 +410,15 @@ def test_nothing_is_overdue_where_everything_was_forgotten(log: SegmentLog) -> N
 def test_what_a_batch_has_taken_is_not_given_back(log: SegmentLog) -> None:
     """A reader of an earlier version did not say what its batch takes: it has at least what it is done with."""
     publish_at(log, 0, 100.0, 0, 1, 2)
-    log.acknowledge("counts", Position(record=2, commit=1))
+    log.acknowledge("counts", StreamPosition(record=2, commit=1))
     assert log.overdue("counts", since_s=200.0) == 1
 
 
 def test_what_the_slowest_reader_needs_is_kept(log: SegmentLog) -> None:
     for batch in range(4):
         publish(log, batch, [2 * batch, 2 * batch + 1])
-    log.acknowledge("quick", Position(record=8, commit=4))
-    log.acknowledge("slow", Position(record=3, commit=2))  # in the middle of the second
+    log.acknowledge("quick", StreamPosition(record=8, commit=4))
+    log.acknowledge("slow", StreamPosition(record=3, commit=2))  # in the middle of the second
     assert forget(log, "quick", "slow") == 1
     slow = log.acknowledged("slow")
     assert read(log, slow, log.position(slow)) == [3, 4, 5, 6, 7]
@@ -426,7 +426,7 @@ def test_what_the_slowest_reader_needs_is_kept(log: SegmentLog) -> None:
 
 def test_a_reader_that_has_not_come_yet_needs_everything(log: SegmentLog) -> None:
     publish(log, 0, [0])
-    log.acknowledge("quick", Position(record=1, commit=1))
+    log.acknowledge("quick", StreamPosition(record=1, commit=1))
     assert forget(log, "quick", "not here yet") == 0
     assert forget(log) == 0
 
@@ -434,7 +434,7 @@ def test_a_reader_that_has_not_come_yet_needs_everything(log: SegmentLog) -> Non
 def test_a_killed_forgetting_is_finished_by_the_next(log: SegmentLog) -> None:
     publish(log, 0, [0])
     publish(log, 1, [1])
-    log.acknowledge("counts", log.position(Position()))
+    log.acknowledge("counts", log.position(StreamPosition()))
     shutil.rmtree(batch_folder(log, 0))
     assert forget(log, "counts") == 2
     assert list((log.folder / "log").iterdir()) == []
@@ -442,7 +442,7 @@ def test_a_killed_forgetting_is_finished_by_the_next(log: SegmentLog) -> None:
 
 def test_the_stream_goes_on_after_everything_was_forgotten(log: SegmentLog) -> None:
     publish(log, 0, [0, 1])
-    log.acknowledge("counts", log.position(Position()))
+    log.acknowledge("counts", log.position(StreamPosition()))
     forget(log, "counts")
     log.create()
     publish(log, 1, [2])
@@ -453,7 +453,7 @@ def test_the_stream_goes_on_after_everything_was_forgotten(log: SegmentLog) -> N
 def test_a_commit_knows_where_it_lies(log: SegmentLog) -> None:
     publish(log, 0, [0, 1])
     publish(log, 5, [2], [3, 4])
-    second = list(log.commits(Position(), log.position(Position())))[1]
+    second = list(log.commits(StreamPosition(), log.position(StreamPosition())))[1]
     assert isinstance(second, Commit)
     assert (second.number, second.batch, second.before, second.records, second.after) == (1, 5, 2, 3, 5)
     assert asdict(second)["segments"][1] == {"path": "segments/b5/part-1", "records": 2, "first": 0}
@@ -472,19 +472,19 @@ def a_cut_log(folder: Path, commits: list[tuple[int, list[int]]]) -> SegmentLog:
 
 def test_a_reader_that_follows_event_time_stops_at_commits_and_cuts_only(tmp_path: Path) -> None:
     log = a_cut_log(tmp_path, [(100, [40, 70]), (10, []), (5, [])])
-    at, stops = Position(), []
+    at, stops = StreamPosition(), []
     while at.record < 115:
         at = log.position(at, most_records=12, at_cuts=True)
         stops.append(at.record)
     assert stops == [40, 70, 100, 110, 115]
-    assert log.position(Position(), most_records=75, at_cuts=True).record == 70
-    assert log.position(Position(), most_records=112, at_cuts=True).record == 110
-    assert log.position(Position(), most_records=None, at_cuts=True).record == 115
+    assert log.position(StreamPosition(), most_records=75, at_cuts=True).record == 70
+    assert log.position(StreamPosition(), most_records=112, at_cuts=True).record == 110
+    assert log.position(StreamPosition(), most_records=None, at_cuts=True).record == 115
 
 
 def test_a_reader_that_follows_event_time_and_stands_between_two_cuts_goes_to_the_next_one(tmp_path: Path) -> None:
     log = a_cut_log(tmp_path, [(100, [40, 70]), (10, [])])  # as a version before cuts left it
-    assert log.position(Position(record=50, commit=1), most_records=5, at_cuts=True).record == 70
+    assert log.position(StreamPosition(record=50, commit=1), most_records=5, at_cuts=True).record == 70
 
 
 @given(
@@ -501,7 +501,7 @@ def test_stops_of_any_commits_lose_nothing_and_lie_where_they_may(
         total += records
     with TemporaryDirectory() as folder:
         log = a_cut_log(Path(folder), commits)
-        at = Position()
+        at = StreamPosition()
         while at.record < total:
             end = log.position(at, most_records=most, at_cuts=True)
             reachable = [stop for stop in allowed if at.record < stop <= at.record + most]
@@ -514,5 +514,5 @@ def test_stops_of_any_commits_lose_nothing_and_lie_where_they_may(
 def test_the_batch_that_a_reader_is_at_is_known(tmp_path: Path) -> None:
     log = a_cut_log(tmp_path, [(100, [])])
     assert log.in_batch("counts") == 0
-    log.acknowledge("counts", Position(record=20, commit=1), taken=90)
+    log.acknowledge("counts", StreamPosition(record=20, commit=1), taken=90)
     assert log.in_batch("counts") == 70

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastream.engines.spark.channels.segments import Commit, Position, Segment
+from elastream.engines.spark.channels.segments import Commit, Segment, StreamPosition
 from elastream.engines.spark.channels.splits import Slice, splits
 
 Sizes = list[list[int]]  # of each commit, of each of its files
@@ -27,8 +27,8 @@ def commits_of(sizes: Sizes) -> list[Commit]:
     ]
 
 
-def position(commits: list[Commit], record: int) -> Position:
-    return Position(record=record, commit=sum(commit.before < record for commit in commits))
+def position(commits: list[Commit], record: int) -> StreamPosition:
+    return StreamPosition(record=record, commit=sum(commit.before < record for commit in commits))
 
 
 def numbers(commits: list[Commit], part: list[Slice]) -> list[int]:
@@ -67,7 +67,7 @@ def test_the_parts_are_the_records_in_order(batch: tuple[list[Commit], int, int,
 
 def test_a_part_reaches_over_files_and_commits() -> None:
     commits = commits_of([[2, 3], [4]])
-    found = splits(commits, Position(), Position(record=9, commit=2), 2)
+    found = splits(commits, StreamPosition(), StreamPosition(record=9, commit=2), 2)
     assert found == [
         [Slice(path="0/0", first=0, last=2), Slice(path="0/1", first=0, last=2)],
         [Slice(path="0/1", first=2, last=3), Slice(path="1/0", first=0, last=4)],
@@ -76,13 +76,13 @@ def test_a_part_reaches_over_files_and_commits() -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_nothing_to_read_makes_no_parts(parallelism: int) -> None:
-    at = Position(record=5, commit=1)
+    at = StreamPosition(record=5, commit=1)
     assert splits([], at, at, parallelism) == []
 
 
 def test_the_records_of_a_segment_may_begin_in_the_middle_of_a_partition() -> None:
     commit = Commit(number=0, batch=0, before=10, segments=(Segment(path="2", records=6, first=100),))
-    found = splits([commit], Position(record=11, commit=1), Position(record=15, commit=1), 2)
+    found = splits([commit], StreamPosition(record=11, commit=1), StreamPosition(record=15, commit=1), 2)
     assert found == [[Slice(path="2", first=101, last=103)], [Slice(path="2", first=103, last=105)]]
 
 
@@ -91,9 +91,9 @@ def test_parts_of_a_file_that_follow_each_other_are_one_slice() -> None:
     parts = [("a", 0, 10), ("b", 0, 10), ("a", 10, 5), ("b", 10, 20)]
     segments = tuple(Segment(path=path, first=first, records=records) for path, first, records in parts)
     commit = Commit(number=0, batch=0, before=0, segments=segments)
-    whole = splits([commit], Position(), Position(record=45, commit=1), 1)
+    whole = splits([commit], StreamPosition(), StreamPosition(record=45, commit=1), 1)
     assert whole == [[Slice(path="a", first=0, last=15), Slice(path="b", first=0, last=30)]]
-    halves = splits([commit], Position(), Position(record=45, commit=1), 2)
+    halves = splits([commit], StreamPosition(), StreamPosition(record=45, commit=1), 2)
     assert halves == [
         [Slice(path="a", first=0, last=12), Slice(path="b", first=0, last=10)],
         [Slice(path="a", first=12, last=15), Slice(path="b", first=10, last=30)],

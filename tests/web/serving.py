@@ -23,16 +23,17 @@ from elastream.manager.events import Event, event_to_json
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
-from elastream.monitor import Snapshot
-from elastream.monitor.recording import RecordingWriter, snapshot_line
+from elastream.measurement import Snapshot
+from elastream.measurement.recording import RecordingWriter, snapshot_line
+from elastream.policies.by_rules import Rules
 from elastream.policies.ds2 import DS2
-from elastream.policies.rules.policy import Rules
+from elastream.showing.as_views import option_views
+from elastream.showing.views import ConfigurationView
 from elastream.web.actions import Acting
+from elastream.web.address import Address
 from elastream.web.feed import Feed
 from elastream.web.rules_file import RulesFile
-from elastream.web.server import Address, Server
-from elastream.web.showing import option_views
-from elastream.web.views import ConfigurationView
+from elastream.web.server import Server
 
 SCENARIO = read_scenario(Path(__file__).parents[2] / "examples" / "wordcount.yaml")
 TOKEN = "open sesame"

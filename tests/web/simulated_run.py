@@ -7,22 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from elastream.arrivals.load import Load, Steps
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import EngineModel, OperatorModel, PowerLaw, SimulatedEngine, SourceModel
 from elastream.errors import ElastreamError
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.catalog import Policy, create
+from elastream.showing.as_views import option_views
+from elastream.showing.views import ConfigurationView
 from elastream.testing import chain
 from elastream.web.actions import Acting
+from elastream.web.address import Address
 from elastream.web.feed import Feed
 from elastream.web.rules_file import RulesFile
-from elastream.web.server import Address, Server
-from elastream.web.showing import option_views
-from elastream.web.views import ConfigurationView
-from elastream.workloads.load import Load, Steps
+from elastream.web.server import Server
 
 TOKEN = "a-token-of-the-tests"
 INTERVAL_S = 10.0

@@ -11,11 +11,12 @@ from serving import SCENARIO, TOKEN, WITH_TOKEN, Served, eventually, served, wor
 
 from elastream.errors import ElastreamError
 from elastream.manager.decision import DecisionKind
+from elastream.showing.views import ConfigurationView
 from elastream.testing import alike, chain, snapshot_of
+from elastream.web.address import Address
 from elastream.web.feed import Feed
 from elastream.web.guard import MOST_BODY, own_hosts, refusal
-from elastream.web.server import Address, Server
-from elastream.web.views import ConfigurationView
+from elastream.web.server import Server
 
 RECORDING = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
 

@@ -12,8 +12,8 @@ from serving import in_order, line_of, word_count, write
 from elastream import __version__
 from elastream.errors import InvalidInput
 from elastream.manager.events import Trouble
-from elastream.monitor import Snapshot
-from elastream.monitor.recording import RecordingWriter, RunHeader
+from elastream.measurement import Snapshot
+from elastream.measurement.recording import RecordingWriter, RunHeader
 from elastream.web.feed import Feed
 from elastream.web.following import Followed, go_on, load
 

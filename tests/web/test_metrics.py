@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from serving import Served, eventually, word_count
 
 from elastream.manager.events import Acted, Decided
-from elastream.monitor.executor import ExecutorReading
+from elastream.measurement.executor import ExecutorReading
 from elastream.testing import alike, chain, snapshot_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -5,21 +5,22 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from benchmarks import page
-from benchmarks.browser import Browser
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from simulated_run import SimulatedRun
 
+from benchmarks import page
+from benchmarks.browser import Browser
+from elastream.arrivals.load import Steps
 from elastream.manager.events import Held, Trouble
-from elastream.monitor import Snapshot
-from elastream.monitor.executor import ExecutorReading
-from elastream.monitor.recording import RunHeader
+from elastream.measurement import Snapshot
+from elastream.measurement.executor import ExecutorReading
+from elastream.measurement.recording import RunHeader
+from elastream.showing.views import ConfigurationView
 from elastream.testing import alike, chain, snapshot_of
+from elastream.web.address import Address
 from elastream.web.feed import Feed
-from elastream.web.server import Address, Server
-from elastream.web.views import ConfigurationView
-from elastream.workloads.load import Steps
+from elastream.web.server import Server
 
 # 350 sentences of five words a second; an instance of words does 100 of them, one of counts 400, at 80 % of that:
 # 350 / 80 = 4.4 and 1,750 / 320 = 5.5 instances

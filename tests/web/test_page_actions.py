@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.browser import Browser
 from selenium.webdriver.common.keys import Keys
 from simulated_run import TOKEN, SimulatedRun
 
+from benchmarks.browser import Browser
+from elastream.arrivals.load import Steps
 from elastream.policies.catalog import create
-from elastream.workloads.load import Steps
 
 GROWING = Steps(steps=((0.0, 350.0), (100.0, 700.0)))
 SIZED = {"words": 5, "counts": 6}  # at 350 sentences a second

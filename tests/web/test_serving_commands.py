@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 from serving import PATIENCE_S, eventually, in_order, word_count, write
 
-from elastream.monitor.recording import RecordingWriter, RunHeader
+from elastream.measurement.recording import RecordingWriter, RunHeader
 
 WORD_COUNT = Path(__file__).parents[2] / "examples" / "wordcount.yaml"
 

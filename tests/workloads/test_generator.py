@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from elastream.arrivals.load import Constant, Load, Sine, Steps
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.segments import SegmentLog
 from elastream.workloads import generator
 from elastream.workloads.generator import generate, sentence, table
-from elastream.workloads.load import Constant, Load, Sine, Steps
 
 _PATIENCE_S = 60.0
 

@@ -13,7 +13,7 @@ from elastream.dataflow import Plan
 from elastream.workloads import google_query as query
 from elastream.workloads.google_statistics import INTERVAL_S
 from elastream.workloads.google_trace import EXTRACT, needed, read_task_events
-from elastream.workloads.google_with_pandas import differing, expected_results
+from experiments.workloads.google_with_pandas import differing, expected_results
 
 
 @dataclass

@@ -15,14 +15,14 @@ from elastream.workloads.google_statistics import (
     INTERVAL_S,
     NOW,
     STATISTICS,
-    Cluster,
+    ClusterState,
     Event,
-    Machine,
+    MachineReport,
+    MachineState,
     Sums,
-    Told,
 )
-from elastream.workloads.google_trace import EXTRACT, Replay, TaskEventsReader, needed, read_task_events
-from elastream.workloads.google_with_pandas import differing, expected_results, read_with_pandas
+from elastream.workloads.google_trace import EXTRACT, TaskEventsReader, TraceReplay, needed, read_task_events
+from experiments.workloads.google_with_pandas import differing, expected_results, read_with_pandas
 
 # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -69,8 +69,8 @@ def test_files_that_are_none_of_the_trace_are_refused(tmp_path: Path) -> None:
 # --- replaying --------------------------------------------------------------------------------------------------
 
 
-def replay(*at_s: float, speed: float = 1.0) -> Replay:
-    return Replay(at_us=np.array([round(at * 1e6) for at in at_s], dtype=np.int64), speed=speed)
+def replay(*at_s: float, speed: float = 1.0) -> TraceReplay:
+    return TraceReplay(at_us=np.array([round(at * 1e6) for at in at_s], dtype=np.int64), speed=speed)
 
 
 @pytest.mark.parametrize(
@@ -115,18 +115,18 @@ def events_by_machine(path: Path = EXTRACT) -> list[tuple[int, Event]]:
     return [(machine, Event(*values)) for machine, *values in rows]
 
 
-def told_in_batches(events: list[tuple[int, Event]], sizes: list[int]) -> list[list[Told]]:
+def told_in_batches(events: list[tuple[int, Event]], sizes: list[int]) -> list[list[MachineReport]]:
     """What machines tell, batch by batch, when the events come in batches of these sizes."""
-    machines: dict[int, Machine] = {}
+    machines: dict[int, MachineState] = {}
     found = []
     for size in sizes:
         batch, events = events[:size], events[size:]
         by_machine: dict[int, list[Event]] = {}
         for machine, event in batch:
             by_machine.setdefault(machine, []).append(event)
-        told: list[Told] = []
+        told: list[MachineReport] = []
         for machine, its in by_machine.items():
-            state = Machine.from_text(machines.get(machine, Machine()).to_text())
+            state = MachineState.from_text(machines.get(machine, MachineState()).to_text())
             told += state.take(machine, its, INTERVAL_S)
             machines[machine] = state
         found.append(told)
@@ -134,7 +134,7 @@ def told_in_batches(events: list[tuple[int, Event]], sizes: list[int]) -> list[l
 
 
 def test_every_statistic_equals_an_independent_computation() -> None:
-    cluster, found = Cluster(), []
+    cluster, found = ClusterState(), []
     for told in told_in_batches(events_by_machine(), [4_000, 3_000, 1_500, 444]):
         found += list(cluster.take(told, INTERVAL_S))
     expected = expected_results(EXTRACT, INTERVAL_S)
@@ -176,28 +176,30 @@ def test_results_depend_on_neither_batches_nor_order(seed: int) -> None:
     """Batches of any size, told in any order, cut anywhere on the way to the cluster, kept as text in between."""
     rng = random.Random(seed)
     events = some_events(rng, 60)
-    whole = list(Cluster().take(told_in_batches(events, [60])[0]))
+    whole = list(ClusterState().take(told_in_batches(events, [60])[0]))
     assert len({result.at_s for result in whole}) == events[-1][1].at_us // 900_000_000
 
     told = [one for batch in told_in_batches(events, [rng.randint(1, 9) for _ in range(60)]) for one in batch]
     rng.shuffle(told)
-    cluster, found = Cluster(), []
+    cluster, found = ClusterState(), []
     while told:
         cut = rng.randint(1, 8)
         found += list(cluster.take(told[:cut]))
-        told, cluster = told[cut:], Cluster.from_text(cluster.to_text())
+        told, cluster = told[cut:], ClusterState.from_text(cluster.to_text())
     assert sorted(found, key=str) == sorted(whole, key=str)
 
 
 def test_an_interval_is_not_over_while_an_event_is_missing() -> None:
-    cluster, none = Cluster(), Sums(0, 0, 0, 0)
-    assert list(cluster.take([Told(1, 0, 0, 0, 1, none), Told(2, 1, 2, 2, 1, none)])) == [], "number 1 may be of 0"
-    found = list(cluster.take([Told(3, 0, 1, 1, 1, none)]))
+    cluster, none = ClusterState(), Sums(0, 0, 0, 0)
+    assert list(cluster.take([MachineReport(1, 0, 0, 0, 1, none), MachineReport(2, 1, 2, 2, 1, none)])) == [], (
+        "number 1 may be of 0"
+    )
+    found = list(cluster.take([MachineReport(3, 0, 1, 1, 1, none)]))
     assert {one.at_s for one in found} == {900}
 
 
 def test_intervals_without_events_have_the_results_of_the_one_before() -> None:
-    machine, cluster = Machine(), Cluster()
+    machine, cluster = MachineState(), ClusterState()
     events = [Event(0, 5_000_000, 1, 0, True, 0.5, 0.25, 0.125), Event(1, 2_000_000_000, 1, 0, False, 0, 0, 0)]
     found = list(cluster.take(machine.take(7, events)))
     assert [(one.at_s, one.sums) for one in found if one.machine == 7] == [
@@ -207,7 +209,7 @@ def test_intervals_without_events_have_the_results_of_the_one_before() -> None:
 
 
 def test_a_task_that_asks_for_something_else_counts_once_and_one_that_nobody_saw_begin_not_at_all() -> None:
-    machine = Machine()
+    machine = MachineState()
     told = list(
         machine.take(
             7,
@@ -218,4 +220,4 @@ def test_a_task_that_asks_for_something_else_counts_once_and_one_that_nobody_saw
             ],
         )
     )
-    assert told == [Told(7, 0, 0, 2, 3, Sums(1, 0.75, 0.5, 0.0))]
+    assert told == [MachineReport(7, 0, 0, 2, 3, Sums(1, 0.75, 0.5, 0.0))]

@@ -9,7 +9,7 @@ import pytest
 
 from elastream.errors import InvalidInput
 from elastream.workloads.taxi_hotspots import HOTSPOTS, nearest_hotspot
-from elastream.workloads.taxi_replay import Replay, read_rides
+from elastream.workloads.taxi_replay import RideReplay, read_rides
 
 RIDES = read_rides()
 
@@ -22,7 +22,7 @@ def test_invalid_rides_are_left_out_and_the_others_are_in_order() -> None:
 
 
 def test_a_day_at_ten_times_its_speed_with_every_ride_three_times() -> None:
-    replay = Replay(speed=10, replication=3)
+    replay = RideReplay(speed=10, replication=3)
     due = list(replay.due(RIDES))
     assert replay.duration_s == 8_640
     assert Counter(one.ride.number for one in due) == {ride.number: 3 for ride in RIDES}
@@ -32,7 +32,7 @@ def test_a_day_at_ten_times_its_speed_with_every_ride_three_times() -> None:
 
 
 def test_beyond_midnight_the_day_begins_anew() -> None:
-    due = list(Replay(speed=100, replication=1, begin_h=20, hours=6).due(RIDES))
+    due = list(RideReplay(speed=100, replication=1, begin_h=20, hours=6).due(RIDES))
     expected = [r.number for r in RIDES if r.pickup_s >= 20 * 3600]
     expected += [r.number for r in RIDES if r.pickup_s < 2 * 3600]
     assert [one.ride.number for one in due] == expected
@@ -43,7 +43,7 @@ def test_beyond_midnight_the_day_begins_anew() -> None:
 
 
 def test_the_same_day_twice_has_every_ride_twice() -> None:
-    due = list(Replay(speed=1, replication=1, begin_h=4, hours=48).due(RIDES))
+    due = list(RideReplay(speed=1, replication=1, begin_h=4, hours=48).due(RIDES))
     assert Counter(one.ride.number for one in due) == {ride.number: 2 for ride in RIDES}
 
 
@@ -58,7 +58,7 @@ def test_the_same_day_twice_has_every_ride_twice() -> None:
 )
 def test_a_replay_that_cannot_be(options: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        Replay(**options)  # type: ignore[arg-type]
+        RideReplay(**options)  # type: ignore[arg-type]
 
 
 def great_circle_km(lon: float, lat: float, to_lon: float, to_lat: float) -> float:

@@ -1,1 +1,6 @@
-"""The subcommands, by what they are about; `cli.py` puts them together."""
+"""The subcommands, by what they are about, and how they print; `cli.py` puts them together.
+
+settings, named_engine   what users write, made into values      shared           options that several share
+console, as_json         what is printed: tables, or JSON        plots            pictures
+live, live_master        what is shown while something runs      run_summary      what is told at its end
+"""

@@ -8,20 +8,20 @@ from typing import Annotated
 
 import typer
 
-from elastream import console
-from elastream.as_json import policy_json, print_json, proposal_json
+from elastream.commands import console
+from elastream.commands.as_json import policy_json, print_json, proposal_json
+from elastream.commands.settings import pairs_of, policy_and_knobs, rates_of, with_rules
 from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, err, out
 from elastream.manager.events import event_to_json
 from elastream.manager.knobs import Knobs
 from elastream.manager.replay import replay
-from elastream.monitor import Snapshot
-from elastream.monitor.recording import read_recording
-from elastream.monitor.snapshot_format import read_snapshot
+from elastream.measurement import Snapshot
+from elastream.measurement.recording import read_recording
+from elastream.measurement.snapshot_format import read_snapshot
 from elastream.options import describe
 from elastream.policies.catalog import Remembers, catalog, create, info
 from elastream.policies.knowledge import NOTHING_KNOWN
 from elastream.policies.starting_plan import starting_plan
-from elastream.settings import pairs_of, policy_and_knobs, rates_of, with_rules
 
 
 def evaluate(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from elastream.as_json import print_json
+from elastream.commands.as_json import print_json
 from elastream.commands.shared import JsonOption, err, out
 from elastream.errors import ElastreamError
 
 if TYPE_CHECKING:
-    from elastream.engines.spark.cluster import Cluster
+    from elastream.engines.spark.cluster import StandaloneCluster
 
 _LOOK_EVERY_S = 0.5
 
@@ -49,13 +49,13 @@ def start(
     more cores than the machine has: costs that are waited for need none. Nothing is open to the network unless
     --host says so, and nothing is encrypted or asks for a password: this is for trying out.
     """
-    from elastream.engines.spark.cluster import Cluster, ClusterOptions
+    from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 
     options = ClusterOptions(
         folder=folder, workers=workers, cores=cores, memory=memory, host=host, port=port, web_port=web_port
     )
     signal.signal(signal.SIGTERM, _interrupt)
-    with Cluster(options) as cluster:
+    with StandaloneCluster(options) as cluster:
         _tell(cluster, as_json=as_json)
         try:
             _watch(cluster)
@@ -63,7 +63,7 @@ def start(
             err.print("stopping")
 
 
-def _tell(cluster: Cluster, *, as_json: bool) -> None:
+def _tell(cluster: StandaloneCluster, *, as_json: bool) -> None:
     options = cluster.options
     if as_json:
         print_json(
@@ -86,7 +86,7 @@ def _tell(cluster: Cluster, *, as_json: bool) -> None:
     out.print("Ctrl-C stops it")
 
 
-def _watch(cluster: Cluster) -> None:
+def _watch(cluster: StandaloneCluster) -> None:
     """Say who ends; without a master or without workers there is nothing left to keep up."""
     while cluster.is_usable:
         time.sleep(_LOOK_EVERY_S)

@@ -15,14 +15,14 @@ from pydantic import TypeAdapter, ValidationError
 from rich.live import Live
 from rich.table import Table
 
-from elastream.as_json import print_json
+from elastream.commands.as_json import print_json
+from elastream.commands.settings import duration as duration_of
+from elastream.commands.settings import pairs_of
 from elastream.commands.shared import JsonOption, err, out
-from elastream.decentralized.capacity_ramp import Capacity, core_counts
-from elastream.decentralized.decision import ScalingPolicy
 from elastream.decentralized.locks import LockKind
+from elastream.decentralized.protocol.capacity_ramp import MeasuredCapacity, core_counts
+from elastream.decentralized.protocol.decision import ScalingPolicy
 from elastream.errors import InvalidInput, nearest
-from elastream.settings import duration as duration_of
-from elastream.settings import pairs_of
 
 _LOOK_S = 1.0
 
@@ -74,9 +74,9 @@ def run(
     Each decides for itself whether to duplicate or to leave, and settles it with its neighbours. Ctrl-C stops all
     of them; started again in the same folder, they go on where they were. Killing this command stops nothing.
     """
-    from elastream.engines.decentralized.launch import feeding, run_folder, start, stop
-    from elastream.engines.decentralized.settings import RunSettings
-    from elastream.engines.decentralized.transports import delete_topics
+    from elastream.decentralized.spark.launch import feeding, run_folder, start, stop
+    from elastream.decentralized.spark.settings import RunSettings
+    from elastream.decentralized.spark.transports import delete_topics
     from elastream.engines.spark.run import read_pipeline
 
     found = read_pipeline(file)
@@ -114,9 +114,9 @@ def status(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")], as_json: JsonOption = False
 ) -> None:
     """Show the instances of a run, under way or not, without disturbing it."""
-    from elastream.engines.decentralized.folders import RunFolder
-    from elastream.engines.decentralized.overview import look
-    from elastream.engines.decentralized.settings import read_settings
+    from elastream.decentralized.spark.folders import RunFolder
+    from elastream.decentralized.spark.overview import look
+    from elastream.decentralized.spark.settings import read_settings
 
     where = RunFolder(folder.absolute())
     read_settings(where)  # refuses a folder that is none
@@ -133,10 +133,10 @@ def stop(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")], as_json: JsonOption = False
 ) -> None:
     """Stop every instance of a run after its batch; nothing is lost."""
-    from elastream.engines.decentralized.folders import RunFolder
-    from elastream.engines.decentralized.launch import living
-    from elastream.engines.decentralized.launch import stop as stop_run
-    from elastream.engines.decentralized.settings import read_settings
+    from elastream.decentralized.spark.folders import RunFolder
+    from elastream.decentralized.spark.launch import living
+    from elastream.decentralized.spark.launch import stop as stop_run
+    from elastream.decentralized.spark.settings import read_settings
 
     where = RunFolder(folder.absolute())
     read_settings(where)
@@ -172,7 +172,7 @@ def capacities_of(written: list[str] | None) -> dict[str, float]:
 
 
 def _watch(run: Any, for_s: float, *, quiet: bool) -> None:
-    from elastream.engines.decentralized.overview import counts, look
+    from elastream.decentralized.spark.overview import counts, look
 
     until_s = time.monotonic() + for_s
     before: Mapping[str, int] = {}
@@ -197,7 +197,7 @@ def _watch(run: Any, for_s: float, *, quiet: bool) -> None:
 
 def _tell_troubles(run: Any, since_s: float, *, quiet: bool) -> float:
     """What an instance was refused or failed at since then; the time of the last of it."""
-    from elastream.engines.decentralized.events import all_events
+    from elastream.decentralized.spark.events import all_events
 
     for event in all_events(run):
         if event["at_s"] > since_s and event["event"] in ("failed", "died", "refused", "dropped", "no broker"):
@@ -230,8 +230,8 @@ def _table(views: list[Any], rates: Mapping[str, float]) -> Table:
 
 
 def _summarize(run: Any, *, as_json: bool) -> None:
-    from elastream.engines.decentralized.events import all_events
-    from elastream.engines.decentralized.overview import counts, look
+    from elastream.decentralized.spark.events import all_events
+    from elastream.decentralized.spark.overview import counts, look
 
     told = ("phase", "kept", "waits", "dropped", "refused", "no broker", "died", "ended", "failed")
     events = [event for event in all_events(run) if event["event"] in told]
@@ -259,7 +259,7 @@ def capacity(
 
     The input rate is raised until the output no longer follows. What is processed then is the capacity.
     """
-    from elastream.engines.decentralized.capacity import CapacityOptions, measure_capacity
+    from elastream.decentralized.spark.capacity import CapacityOptions, measure_capacity
     from elastream.engines.spark.run import read_pipeline
 
     counts, found = core_counts(cores), read_pipeline(file)
@@ -279,14 +279,14 @@ def capacity(
                 f"{result.processed_per_s:.1f}/s processed",
             )
             err.print(f"{_with_cores(count)}: {offered}, {processed}{ending}")
-        measured.append(Capacity(cores=count, steps=steps))
+        measured.append(MeasuredCapacity(cores=count, steps=steps))
     if as_json:
         print_json(_as_plain(operator, measured))
     else:
         out.print(_capacities(operator, measured))
 
 
-def _capacities(operator: str, measured: Sequence[Capacity]) -> Table:
+def _capacities(operator: str, measured: Sequence[MeasuredCapacity]) -> Table:
     table = Table(title=f"capacity of an instance of {operator}")
     for column in ("cores", "records/s", "records/s and core", "rates tried"):
         table.add_column(column, justify="right")
@@ -296,7 +296,7 @@ def _capacities(operator: str, measured: Sequence[Capacity]) -> Table:
     return table
 
 
-def _as_plain(operator: str, measured: Sequence[Capacity]) -> dict[str, Any]:
+def _as_plain(operator: str, measured: Sequence[MeasuredCapacity]) -> dict[str, Any]:
     return {
         "operator": operator,
         "capacities": {str(one.cores): one.per_s for one in measured},

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from elastream.as_json import accounts_json, print_json
+from elastream.commands.as_json import accounts_json, print_json
+from elastream.commands.settings import pairs_of
 from elastream.commands.shared import JsonOption, OutOption, SetOption, out, progress, writing_to
 from elastream.errors import InvalidInput
-from elastream.monitor.recording import read_recording
+from elastream.measurement.recording import read_recording
 from elastream.report import figures
-from elastream.report.model import CannotSimulateError
+from elastream.report.learned_model import CannotSimulateError
 from elastream.report.page import Contents, html, off_text, trust_text
 from elastream.report.story import Story, summary, tell
-from elastream.report.what_if import AGAINST, Outcome, WhatIf, check_names, check_settings, what_if
-from elastream.settings import pairs_of
+from elastream.report.what_if import AGAINST, PolicyOutcome, WhatIf, check_names, check_settings, what_if
 
 
 def report(
@@ -123,7 +123,7 @@ def _as_json(story: Story, found: WhatIf | None, why_not: str, files: tuple[Path
     }
 
 
-def _outcome_json(outcome: Outcome) -> dict[str, Any]:
+def _outcome_json(outcome: PolicyOutcome) -> dict[str, Any]:
     return {
         "policy": outcome.name,
         "simulated": outcome.simulated,

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from elastream import console
-from elastream.as_json import print_json
+from elastream.commands import console
+from elastream.commands.as_json import print_json
 from elastream.commands.shared import JsonOption, err, out
 from elastream.dataflow import Dataflow
 from elastream.engines.simulated.scenario import read_scenario

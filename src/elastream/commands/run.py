@@ -11,30 +11,22 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from elastream import console, plots
-from elastream.as_json import accounts_json, print_json
-from elastream.commands.serve import (
-    DEFAULT_PORT,
-    LOOPBACK,
-    HostOption,
-    KnownAsOption,
-    PortOption,
-    Shown,
-    address_of,
-    serving,
-)
+from elastream.commands import console, plots
+from elastream.commands.as_json import accounts_json, print_json
+from elastream.commands.live import LiveRun
+from elastream.commands.run_summary import RunSummary
+from elastream.commands.serve import HostOption, KnownAsOption, PortOption, Shown, address_of, serving
+from elastream.commands.settings import counts_of, header_of, pairs_of, policy_and_knobs, with_rules
+from elastream.commands.settings import duration as duration_of
 from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, err, out
 from elastream.dataflow import render
 from elastream.errors import ElastreamError
-from elastream.live import LiveRun
 from elastream.manager.events import Event, event_to_json
 from elastream.manager.loop import WallClock
-from elastream.monitor import Snapshot
-from elastream.monitor.accounts import Accounts
+from elastream.measurement import Snapshot
+from elastream.measurement.accounts import Accounts
 from elastream.nodes.files import WorkerNodes, read_worker_nodes
-from elastream.run_summary import RunSummary
-from elastream.settings import counts_of, header_of, pairs_of, policy_and_knobs, with_rules
-from elastream.settings import duration as duration_of
+from elastream.web.address import DEFAULT_PORT, LOOPBACK
 
 
 def run(

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elastream.as_json import print_json
+from elastream.commands.as_json import print_json
+from elastream.commands.settings import header_of
 from elastream.commands.shared import JsonOption, err
 from elastream.dataflow import Dataflow
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
+from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import Policy
-from elastream.policies.rules.policy import Rules
-from elastream.settings import header_of
+from elastream.web.address import DEFAULT_PORT, LOOPBACK, Address
 
 if TYPE_CHECKING:
     from elastream.web.feed import Feed
-    from elastream.web.server import Address, Server
+    from elastream.web.server import Server
 
 _LOOK_EVERY_S = 0.5
-DEFAULT_PORT, LOOPBACK = 8765, "127.0.0.1"
 
 PortOption = Annotated[
     int,
@@ -50,10 +50,10 @@ def serve(
 
     The same page and the same API as those of a run, without actions: nobody listens.
     """
+    from elastream.showing.views import ConfigurationView
     from elastream.web.feed import Feed
     from elastream.web.following import Followed, go_on, load
     from elastream.web.server import Server
-    from elastream.web.views import ConfigurationView
 
     name = recording.absolute().parent.name if recording.stem == "recording" else recording.stem
     feed, followed = Feed(name), Followed(recording)
@@ -85,12 +85,12 @@ class Shown:
 @contextmanager
 def serving(shown: Shown, address: Address, wake: Callable[[], None]) -> Iterator[tuple[Feed, Inbox]]:
     """Serve a run while it lasts: what it does goes into the feed, what people ask for comes out of the inbox."""
+    from elastream.showing.as_views import option_views
+    from elastream.showing.views import ConfigurationView
     from elastream.web.actions import Acting
     from elastream.web.feed import Feed
     from elastream.web.rules_file import RulesFile
     from elastream.web.server import Server
-    from elastream.web.showing import option_views
-    from elastream.web.views import ConfigurationView
 
     rules = shown.policy.file if isinstance(shown.policy, Rules) and shown.policy.file else None
     configuration = ConfigurationView(
@@ -122,8 +122,6 @@ def show_until_interrupted() -> None:
 
 
 def address_of(host: str, port: int, known_as: list[str] | None) -> Address:
-    from elastream.web.server import Address
-
     if host not in (LOOPBACK, "localhost", "::1"):
         err.print(f"others than this machine can reach {host}, and nothing is encrypted: put a proxy before it")
     return Address(host=host, port=port, names=tuple(known_as or ()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from elastream import console
+from elastream.commands import console
 from elastream.errors import ElastreamError
-from elastream.experiments import frame
 
 out = console.new_console()
 err = console.new_console(stderr=True)
@@ -44,7 +43,7 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def progress(what: str, *, quiet: bool) -> Iterator[frame.Progress]:
+def progress(what: str, *, quiet: bool) -> Iterator[Callable[[str, float], None]]:
     """A bar on standard error, where someone looks at it: tell it what is being done and the share behind it."""
     bar = Progress(
         TextColumn("{task.description}", markup=False),

@@ -9,11 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from elastream import console, plots
-from elastream.as_json import print_json, run_json
+from elastream.commands import console, plots
+from elastream.commands.as_json import print_json, run_json
 from elastream.commands.serve import (
-    DEFAULT_PORT,
-    LOOPBACK,
     HostOption,
     KnownAsOption,
     PortOption,
@@ -22,6 +20,7 @@ from elastream.commands.serve import (
     serving,
     show_until_interrupted,
 )
+from elastream.commands.settings import header_of, pairs_of, policy_and_knobs, with_rules
 from elastream.commands.shared import (
     JsonOption,
     OutOption,
@@ -38,10 +37,10 @@ from elastream.engines.simulated.simulation import Simulation, Watched, simulate
 from elastream.errors import InvalidInput
 from elastream.manager.events import event_to_json
 from elastream.manager.knobs import Knobs
-from elastream.monitor.recording import RecordingWriter, RunHeader, snapshot_line
+from elastream.measurement.recording import RecordingWriter, RunHeader, snapshot_line
 from elastream.options import build
 from elastream.policies.catalog import Policy, create
-from elastream.settings import header_of, pairs_of, policy_and_knobs, with_rules
+from elastream.web.address import DEFAULT_PORT, LOOPBACK
 
 _IDEAL = "ideal"  # no policy: it knows what no policy can know
 

@@ -9,12 +9,12 @@ from elastream.dataflow import Plan
 from elastream.manager.decision import Decision
 from elastream.manager.events import Decided, Held, Proposed
 from elastream.manager.knobs import Knobs
-from elastream.manager.moves import KEEPS_UP, Step, allowed, decide, load_changed
-from elastream.manager.phase import Phase, Trigger
+from elastream.manager.moves import KEEPS_UP, ManagerStep, allowed, decide, load_changed
+from elastream.manager.phase import ManagerPhase, PhaseTrigger
 from elastream.manager.shortfall import is_still_missing, waiting
-from elastream.manager.state import ManagerState, Wanted
-from elastream.monitor import Snapshot
-from elastream.monitor.flow import achieved_share
+from elastream.manager.state import ManagerState, WantedParallelism
+from elastream.measurement import Snapshot
+from elastream.measurement.flow import achieved_share
 from elastream.policies.catalog import Policy
 from elastream.policies.proposal import Proposal, ReasonKind
 
@@ -23,7 +23,7 @@ _MOST_CORRECTION = 2.0
 _EXPLAINING = (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL, ReasonKind.NO_CORES)
 
 
-def ask(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> Step:
+def ask(now: ManagerStep, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> ManagerStep:
     now = _forget_correction(now, snapshot, knobs)
     proposal = policy(snapshot, now.state.knowledge)
     now, proposal = _corrected(now, snapshot, proposal, policy, knobs)
@@ -33,11 +33,11 @@ def ask(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> Step:
         now = now.tell(Held(at_s=snapshot.at_s, why="; ".join(held)))
     if wanted == snapshot.plan:
         # the proposals in a row begin with the first that wants a change, not with what was wanted before it
-        return now.go(Trigger.NOTHING_WANTED, snapshot.at_s).update(recent=(), last_dry_run=None)
+        return now.go(PhaseTrigger.NOTHING_WANTED, snapshot.at_s).update(recent=(), last_dry_run=None)
     return _let_through(now, snapshot, proposal, wanted, knobs)
 
 
-def _forget_correction(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
+def _forget_correction(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> ManagerStep:
     knowledge = now.state.knowledge
     if knowledge.correction == 1.0:
         return now
@@ -47,8 +47,8 @@ def _forget_correction(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
 
 
 def _corrected(
-    now: Step, snapshot: Snapshot, proposal: Proposal, policy: Policy, knobs: Knobs
-) -> tuple[Step, Proposal]:
+    now: ManagerStep, snapshot: Snapshot, proposal: Proposal, policy: Policy, knobs: Knobs
+) -> tuple[ManagerStep, Proposal]:
     """The target-rate ratio: ask for as much more as is missing where the model sees nothing missing."""
     share = achieved_share(snapshot)
     # to want fewer is to see nothing missing, too: were that held back as too small, it would stay short for ever
@@ -71,8 +71,8 @@ def _corrected(
     return now, policy(snapshot, knowledge)
 
 
-def _remember(now: Step, at_s: float, proposal: Proposal, knobs: Knobs) -> Step:
-    latest = Wanted(at_s=at_s, parallelism=proposal.parallelism)
+def _remember(now: ManagerStep, at_s: float, proposal: Proposal, knobs: Knobs) -> ManagerStep:
+    latest = WantedParallelism(at_s=at_s, parallelism=proposal.parallelism)
     seen = (*now.state.seen, latest)
     covered = [index for index, wanted in enumerate(seen) if wanted.at_s <= at_s - knobs.scale_down_delay_s]
     return now.update(
@@ -119,20 +119,24 @@ def _delayed(
     return held_at, [f"{name}: {current} → {held_at}, not {target}: so many were needed within the delay"]
 
 
-def _let_through(now: Step, snapshot: Snapshot, proposal: Proposal, wanted: Plan, knobs: Knobs) -> Step:
+def _let_through(
+    now: ManagerStep, snapshot: Snapshot, proposal: Proposal, wanted: Plan, knobs: Knobs
+) -> ManagerStep:
     """A change is wanted: act, unless it is too early, barred, or only a rehearsal."""
     at_s, state = snapshot.at_s, now.state
     if len(state.recent) < knobs.activation_intervals:
         why = f"{len(state.recent)} of {knobs.activation_intervals} proposals in a row"
-        return now.go(Trigger.CHANGE_WANTED, at_s, why)
-    if state.phase is Phase.GIVEN_UP:
-        return now.go(Trigger.CHANGE_WANTED, at_s).tell(Held(at_s=at_s, why="given up until the load changes"))
+        return now.go(PhaseTrigger.CHANGE_WANTED, at_s, why)
+    if state.phase is ManagerPhase.GIVEN_UP:
+        return now.go(PhaseTrigger.CHANGE_WANTED, at_s).tell(
+            Held(at_s=at_s, why="given up until the load changes")
+        )
     if any(
         barred.plan == wanted and not load_changed(barred.source_rates, snapshot.source_rates, knobs.load_change)
         for barred in state.barred
     ):
         why = f"{wanted} was taken back under this load"
-        return now.go(Trigger.CHANGE_WANTED, at_s).tell(Held(at_s=at_s, why=why))
+        return now.go(PhaseTrigger.CHANGE_WANTED, at_s).tell(Held(at_s=at_s, why=why))
     decision = _decision(now.state, snapshot, proposal, wanted)
     if knobs.dry_run:
         return _rehearse(now, decision)
@@ -160,8 +164,8 @@ def _decision(state: ManagerState, snapshot: Snapshot, proposal: Proposal, wante
     )
 
 
-def _rehearse(now: Step, decision: Decision) -> Step:
+def _rehearse(now: ManagerStep, decision: Decision) -> ManagerStep:
     """Dry run: tell what would be done, once for each different plan."""
     if now.state.last_dry_run != decision.after:
         now = now.tell(Decided(at_s=decision.at_s, decision=decision, dry_run=True))
-    return now.update(last_dry_run=decision.after).go(Trigger.NOTHING_WANTED, decision.at_s)
+    return now.update(last_dry_run=decision.after).go(PhaseTrigger.NOTHING_WANTED, decision.at_s)

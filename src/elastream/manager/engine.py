@@ -7,11 +7,11 @@ from typing import Protocol
 
 from elastream.dataflow import Dataflow, Plan
 from elastream.manager.decision import Decision
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class RescaleOutcome:
     """What became of a decision."""
 
     plan: Plan
@@ -31,7 +31,7 @@ class Engine(Protocol):
     def measure(self) -> Snapshot:
         """What happened since the last call, or since the last action."""
 
-    def rescale(self, decision: Decision) -> Outcome:
+    def rescale(self, decision: Decision) -> RescaleOutcome:
         """Carry out all changes of the decision in one action; doing it a second time changes nothing."""
 
 

@@ -13,14 +13,14 @@ from elastream import __version__
 from elastream.errors import InvalidInput
 from elastream.formats import what, where
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
-from elastream.manager.phase import Phase
+from elastream.manager.engine import RescaleOutcome
+from elastream.manager.phase import ManagerPhase
 from elastream.manager.requests import Controls
-from elastream.monitor.accounts import Accounts
+from elastream.measurement.accounts import Accounts
 from elastream.policies.proposal import Proposal
 
 
-class Verdict(StrEnum):
+class ActionVerdict(StrEnum):
     EFFECTIVE = "effective"
     USELESS = "useless"
     HARMFUL = "harmful"
@@ -64,7 +64,7 @@ class Decided:
 class Acted:
     at_s: float
     number: int
-    outcome: Outcome
+    outcome: RescaleOutcome
     event: Literal["acted"] = "acted"
 
 
@@ -74,7 +74,7 @@ class Judged:
 
     at_s: float
     number: int
-    verdict: Verdict
+    verdict: ActionVerdict
     share_before: float | None
     share_after: float | None
     expected_share: float | None
@@ -84,8 +84,8 @@ class Judged:
 @dataclass(frozen=True, kw_only=True)
 class PhaseChanged:
     at_s: float
-    before: Phase
-    after: Phase
+    before: ManagerPhase
+    after: ManagerPhase
     why: str
     event: Literal["phase"] = "phase"
 

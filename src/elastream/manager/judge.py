@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from elastream.manager.decision import Decision, DecisionKind
-from elastream.manager.events import Judged, Verdict
+from elastream.manager.events import ActionVerdict, Judged
 from elastream.manager.knobs import Knobs
-from elastream.manager.moves import KEEPS_UP, Step, allowed, decide, growth, load_changed
-from elastream.manager.phase import Trigger
+from elastream.manager.moves import KEEPS_UP, ManagerStep, allowed, decide, growth, load_changed
+from elastream.manager.phase import PhaseTrigger
 from elastream.manager.state import Barred
-from elastream.monitor import Snapshot
-from elastream.monitor.flow import achieved_share
+from elastream.measurement import Snapshot
+from elastream.measurement.flow import achieved_share
 from elastream.policies.imbalance import imbalance
 from elastream.policies.proposal import Reason, ReasonKind
 
 
-def judge(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
+def judge(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> ManagerStep:
     """Compare what the last action achieved with what was there before and with what was expected."""
     decision = now.state.to_judge
     assert decision is not None, "the phase 'verifying' always has a decision to judge"
     at_s, share = snapshot.at_s, achieved_share(snapshot)
     verdict = _verdict(decision, share, snapshot, knobs)
-    if verdict is Verdict.HARMFUL and now.state.harmful + 1 < knobs.activation_intervals:
+    if verdict is ActionVerdict.HARMFUL and now.state.harmful + 1 < knobs.activation_intervals:
         # one bad window after a restart proves nothing; as many in a row as make a decision do
         return now.update(harmful=now.state.harmful + 1)
     now = now.update(harmful=0).tell(
@@ -34,37 +34,39 @@ def judge(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
         )
     )
     match verdict:
-        case Verdict.HARMFUL if decision.kind is not DecisionKind.BY_HAND:  # nobody takes back what a person did
+        case ActionVerdict.HARMFUL if (
+            decision.kind is not DecisionKind.BY_HAND
+        ):  # nobody takes back what a person did
             return _take_back(now, snapshot, decision, share)
-        case Verdict.USELESS if now.state.useless + 1 >= knobs.decision_limit:
+        case ActionVerdict.USELESS if now.state.useless + 1 >= knobs.decision_limit:
             why = (
                 f"{now.state.useless + 1} actions in a row gained almost nothing; {_suspects(decision, snapshot)}"
             )
             now = now.update(to_judge=None, useless=now.state.useless + 1, settled_load=snapshot.source_rates)
-            return now.go(Trigger.LIMIT_REACHED, at_s, why)
-        case Verdict.USELESS:
+            return now.go(PhaseTrigger.LIMIT_REACHED, at_s, why)
+        case ActionVerdict.USELESS:
             now = now.update(useless=now.state.useless + 1)
-        case Verdict.EFFECTIVE:
+        case ActionVerdict.EFFECTIVE:
             now = now.update(useless=0)
         case _:
             pass
-    return now.update(to_judge=None).go(Trigger.JUDGED, at_s)
+    return now.update(to_judge=None).go(PhaseTrigger.JUDGED, at_s)
 
 
-def _verdict(decision: Decision, share: float | None, snapshot: Snapshot, knobs: Knobs) -> Verdict:
+def _verdict(decision: Decision, share: float | None, snapshot: Snapshot, knobs: Knobs) -> ActionVerdict:
     before, expected = decision.share_before, decision.expected_share
     if share is None or before is None or snapshot.plan != decision.after:
-        return Verdict.UNCLEAR
+        return ActionVerdict.UNCLEAR
     if load_changed(decision.source_rates, snapshot.source_rates, knobs.load_change):
-        return Verdict.UNCLEAR
+        return ActionVerdict.UNCLEAR
     # by the load for which it was decided: a load that has grown since lowers the share, whatever was done
     achieved = share * growth(decision.source_rates, snapshot.source_rates)
     if knobs.rollback_drop is not None and achieved < before * (1 - knobs.rollback_drop):
-        return Verdict.HARMFUL
+        return ActionVerdict.HARMFUL
     if not decision.grows or expected is None or expected - before < 1 - KEEPS_UP:
-        return Verdict.EFFECTIVE
+        return ActionVerdict.EFFECTIVE
     gained = (achieved - before) / (expected - before)
-    return Verdict.USELESS if gained < knobs.least_gain else Verdict.EFFECTIVE
+    return ActionVerdict.USELESS if gained < knobs.least_gain else ActionVerdict.EFFECTIVE
 
 
 def _suspects(decision: Decision, snapshot: Snapshot) -> str:
@@ -83,11 +85,11 @@ def _suspects(decision: Decision, snapshot: Snapshot) -> str:
     return "; ".join([*named.values(), *overall]) or "look for skew, stragglers, or cores that are all in use"
 
 
-def _take_back(now: Step, snapshot: Snapshot, decision: Decision, share: float | None) -> Step:
+def _take_back(now: ManagerStep, snapshot: Snapshot, decision: Decision, share: float | None) -> ManagerStep:
     """Go back as far as the bounds allow. The action stays to be judged, in case that the engine refuses."""
     back_to = {c.operator: allowed(snapshot, c.operator, c.before) for c in decision.changes}
     if snapshot.plan.with_changes(back_to) == snapshot.plan:
-        return now.update(to_judge=None).go(Trigger.JUDGED, snapshot.at_s)
+        return now.update(to_judge=None).go(PhaseTrigger.JUDGED, snapshot.at_s)
     text = (
         f"the achieved share fell from {decision.share_before:.0%} to {share:.0%} after action {decision.number}"
     )
@@ -110,8 +112,8 @@ def _take_back(now: Step, snapshot: Snapshot, decision: Decision, share: float |
     return decide(now, back)
 
 
-def fresh_start(now: Step, snapshot: Snapshot, knobs: Knobs) -> Step:
+def fresh_start(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> ManagerStep:
     """After a rollback or after giving up, a changed load deserves another try."""
     if not load_changed(now.state.settled_load, snapshot.source_rates, knobs.load_change):
         return now
-    return now.go(Trigger.LOAD_CHANGED, snapshot.at_s).update(barred=(), useless=0, recent=())
+    return now.go(PhaseTrigger.LOAD_CHANGED, snapshot.at_s).update(barred=(), useless=0, recent=())

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Clock, Engine, Outcome
+from elastream.manager.engine import Clock, Engine, RescaleOutcome
 from elastream.manager.events import Event, Renewed, Steered, Trouble
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.state import ManagerState, initial_state
 from elastream.manager.step import Asked, Input, Measured, Rescaled, Started, step
 from elastream.manager.store import Store, StoreError
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.catalog import Policy, Renews
 
 _ROUNDING = 1e-9  # of an interval, that adding up intervals may miss the end by
@@ -195,7 +195,7 @@ class Manager:
     def _failed(self, decision: Decision, detail: str, *, took_s: float) -> Rescaled | None:
         """What became of an action that the engine broke off; None where the engine does not even say that."""
         try:
-            outcome = Outcome(plan=self.engine.plan(), succeeded=False, took_s=took_s, detail=detail)
+            outcome = RescaleOutcome(plan=self.engine.plan(), succeeded=False, took_s=took_s, detail=detail)
         except ElastreamError as error:
             self._trouble(f"action {decision.number} failed ({detail}), and what runs now is not known: {error}")
             return None

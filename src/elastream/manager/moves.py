@@ -7,28 +7,28 @@ from dataclasses import dataclass, replace
 
 from elastream.manager.decision import Decision
 from elastream.manager.events import Decided, Event, PhaseChanged
-from elastream.manager.phase import Trigger, following
+from elastream.manager.phase import PhaseTrigger, following
 from elastream.manager.state import ManagerState
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 
 KEEPS_UP = 0.999  # a smaller achieved share means that the pipeline falls behind
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class ManagerStep:
     """A state, and what happened on the way to it. `decision` is to be carried out."""
 
     state: ManagerState
     events: tuple[Event, ...] = ()
     decision: Decision | None = None
 
-    def tell(self, *events: Event) -> Step:
+    def tell(self, *events: Event) -> ManagerStep:
         return replace(self, events=(*self.events, *events))
 
-    def update(self, **changes: object) -> Step:
+    def update(self, **changes: object) -> ManagerStep:
         return replace(self, state=replace(self.state, **changes))  # type: ignore[arg-type]
 
-    def go(self, trigger: Trigger, at_s: float, why: str = "") -> Step:
+    def go(self, trigger: PhaseTrigger, at_s: float, why: str = "") -> ManagerStep:
         """Move along the transition table; a change of phase is told."""
         before, after = self.state.phase, following(self.state.phase, trigger)
         moved = self.update(phase=after)
@@ -37,7 +37,7 @@ class Step:
         return moved.tell(PhaseChanged(at_s=at_s, before=before, after=after, why=why or str(trigger)))
 
 
-def decide(now: Step, decision: Decision, trigger: Trigger = Trigger.DECIDED) -> Step:
+def decide(now: ManagerStep, decision: Decision, trigger: PhaseTrigger = PhaseTrigger.DECIDED) -> ManagerStep:
     now = now.go(trigger, decision.at_s, str(decision)).tell(Decided(at_s=decision.at_s, decision=decision))
     now = now.update(under_way=decision, decisions=decision.number, recent=())
     return replace(now, decision=decision)

@@ -10,8 +10,8 @@ from elastream.errors import nearest
 from elastream.manager.decision import Decision, DecisionKind
 from elastream.manager.events import Refusal, Steered
 from elastream.manager.knobs import Knobs
-from elastream.manager.moves import Step, decide
-from elastream.manager.phase import Trigger
+from elastream.manager.moves import ManagerStep, decide
+from elastream.manager.phase import PhaseTrigger
 from elastream.manager.requests import (
     MOST_BY_HAND,
     Bounds,
@@ -33,7 +33,9 @@ class _RefusedError(Exception):
         self.refusal = refusal
 
 
-def obey(now: Step, at_s: float, request: Request, dataflow: Dataflow, plan: Plan, knobs: Knobs) -> Step:
+def obey(
+    now: ManagerStep, at_s: float, request: Request, dataflow: Dataflow, plan: Plan, knobs: Knobs
+) -> ManagerStep:
     """The graph is the engine's own, without the bounds that were set; the plan is the one in force."""
     try:
         match request:
@@ -56,7 +58,7 @@ def obey(now: Step, at_s: float, request: Request, dataflow: Dataflow, plan: Pla
         return now.tell(Steered(at_s=at_s, what=what, controls=now.state.controls, refusal=error.refusal))
 
 
-def _set(now: Step, at_s: float, what: str, **changes: object) -> Step:
+def _set(now: ManagerStep, at_s: float, what: str, **changes: object) -> ManagerStep:
     controls: Controls = replace(now.state.controls, **changes)  # type: ignore[arg-type]
     return now.update(controls=controls).tell(Steered(at_s=at_s, what=what, controls=controls))
 
@@ -64,7 +66,7 @@ def _set(now: Step, at_s: float, what: str, **changes: object) -> Step:
 # Bounds
 
 
-def _set_bounds(now: Step, at_s: float, request: SetBounds, dataflow: Dataflow) -> Step:
+def _set_bounds(now: ManagerStep, at_s: float, request: SetBounds, dataflow: Dataflow) -> ManagerStep:
     name = request.operator
     operator = dataflow[_scalable(dataflow, name, "operator")]
     for field, wanted in (("least", request.least), ("most", request.most)):
@@ -83,8 +85,8 @@ def _set_bounds(now: Step, at_s: float, request: SetBounds, dataflow: Dataflow) 
 
 
 def _scale(
-    now: Step, at_s: float, parallelism: Mapping[str, int], dataflow: Dataflow, plan: Plan, knobs: Knobs
-) -> Step:
+    now: ManagerStep, at_s: float, parallelism: Mapping[str, int], dataflow: Dataflow, plan: Plan, knobs: Knobs
+) -> ManagerStep:
     _may_act(now, knobs)
     narrowed = now.state.controls.narrowed(dataflow)
     for name, wanted in parallelism.items():
@@ -96,7 +98,7 @@ def _scale(
     return _decided(now, at_s, DecisionKind.BY_HAND, plan, after, "asked for by hand")
 
 
-def _roll_back(now: Step, at_s: float, dataflow: Dataflow, plan: Plan, knobs: Knobs) -> Step:
+def _roll_back(now: ManagerStep, at_s: float, dataflow: Dataflow, plan: Plan, knobs: Knobs) -> ManagerStep:
     """Back to where the last action began; it is not proposed again until the load changes."""
     _may_act(now, knobs)
     last = now.state.last_done
@@ -119,7 +121,9 @@ def _roll_back(now: Step, at_s: float, dataflow: Dataflow, plan: Plan, knobs: Kn
     return _decided(now, at_s, DecisionKind.ROLLBACK, plan, after, f"action {last.number} is taken back by hand")
 
 
-def _decided(now: Step, at_s: float, kind: DecisionKind, before: Plan, after: Plan, why: str) -> Step:
+def _decided(
+    now: ManagerStep, at_s: float, kind: DecisionKind, before: Plan, after: Plan, why: str
+) -> ManagerStep:
     decision = Decision(
         number=now.state.decisions + 1,
         at_s=at_s,
@@ -131,10 +135,10 @@ def _decided(now: Step, at_s: float, kind: DecisionKind, before: Plan, after: Pl
         share_before=now.state.last_share,
     )
     told = Steered(at_s=at_s, what=f"{why}: {decision}", controls=now.state.controls)
-    return decide(now.tell(told).update(useless=0, failures=0), decision, Trigger.ASKED_FOR)
+    return decide(now.tell(told).update(useless=0, failures=0), decision, PhaseTrigger.ASKED_FOR)
 
 
-def _may_act(now: Step, knobs: Knobs) -> None:
+def _may_act(now: ManagerStep, knobs: Knobs) -> None:
     if now.state.under_way is not None:
         raise _not_now(f"action {now.state.under_way.number} is still under way")
     if knobs.dry_run:

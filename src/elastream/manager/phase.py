@@ -13,7 +13,7 @@ from enum import StrEnum
 from elastream.errors import ElastreamError
 
 
-class Phase(StrEnum):
+class ManagerPhase(StrEnum):
     WARMING_UP = "warming up"
     OBSERVING = "observing"
     ACTIVATING = "activating"
@@ -23,7 +23,7 @@ class Phase(StrEnum):
     GIVEN_UP = "given up"
 
 
-class Trigger(StrEnum):
+class PhaseTrigger(StrEnum):
     STARTED = "started"
     WARMED_UP = "warmed up"
     WARMED_UP_AFTER_ACTION = "warmed up after an action"
@@ -40,13 +40,13 @@ class Trigger(StrEnum):
 
 
 class IllegalTransition(ElastreamError):  # noqa: N818
-    def __init__(self, phase: Phase, trigger: Trigger) -> None:
+    def __init__(self, phase: ManagerPhase, trigger: PhaseTrigger) -> None:
         super().__init__(f"nothing leads from the phase '{phase}' on '{trigger}'")
 
 
-_P, _T = Phase, Trigger
+_P, _T = ManagerPhase, PhaseTrigger
 
-TRANSITIONS: Mapping[tuple[Phase, Trigger], Phase] = {
+TRANSITIONS: Mapping[tuple[ManagerPhase, PhaseTrigger], ManagerPhase] = {
     (_P.WARMING_UP, _T.WARMED_UP): _P.OBSERVING,
     (_P.WARMING_UP, _T.WARMED_UP_AFTER_ACTION): _P.VERIFYING,
     (_P.WARMING_UP, _T.WARMED_UP_AFTER_ROLLBACK): _P.ROLLED_BACK,
@@ -88,7 +88,7 @@ TRANSITIONS: Mapping[tuple[Phase, Trigger], Phase] = {
 }
 
 
-def following(phase: Phase, trigger: Trigger) -> Phase:
+def following(phase: ManagerPhase, trigger: PhaseTrigger) -> ManagerPhase:
     try:
         return TRANSITIONS[phase, trigger]
     except KeyError:

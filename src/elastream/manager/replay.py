@@ -13,7 +13,7 @@ from elastream.manager.events import Decided, Event
 from elastream.manager.knobs import Knobs
 from elastream.manager.state import initial_state
 from elastream.manager.step import Measured, step
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.catalog import Policy
 
 

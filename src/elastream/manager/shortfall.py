@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from elastream.monitor import Snapshot
-from elastream.monitor.flow import required_flow
+from elastream.measurement import Snapshot
+from elastream.measurement.flow import required_flow
+from elastream.measurement.thresholds import HELD_BACK
 
-_HELD_BACK = 0.05  # of a window: what an operator held back by others lacks waits somewhere else
 _FOUND = 0.5  # of what was missing must be found waiting
 
 
@@ -21,7 +21,7 @@ def waiting(snapshot: Snapshot) -> Mapping[str, float] | None:
     found = {}
     for name in snapshot.dataflow.scalable:
         rates = snapshot.rates.get(name)
-        if rates is None or rates.backlog is None or (rates.wait_out_share or 0.0) > _HELD_BACK:
+        if rates is None or rates.backlog is None or (rates.wait_out_share or 0.0) > HELD_BACK:
             return None
         found[name] = rates.backlog
     return found

@@ -12,13 +12,13 @@ from elastream.dataflow import Plan
 from elastream.errors import InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.knobs import Knobs
-from elastream.manager.phase import Phase
+from elastream.manager.phase import ManagerPhase
 from elastream.manager.requests import UNTOUCHED, Controls
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class WantedParallelism:
     """What one proposal asked for."""
 
     at_s: float
@@ -35,13 +35,13 @@ class Barred:
 
 @dataclass(frozen=True, kw_only=True)
 class ManagerState:
-    phase: Phase = Phase.WARMING_UP
+    phase: ManagerPhase = ManagerPhase.WARMING_UP
     warm_up_left: int = 0
     last_at_s: float | None = None
     knowledge: Knowledge = NOTHING_KNOWN
-    recent: tuple[Wanted, ...] = ()
+    recent: tuple[WantedParallelism, ...] = ()
     """The last proposals, as many as are combined."""
-    seen: tuple[Wanted, ...] = ()
+    seen: tuple[WantedParallelism, ...] = ()
     """The proposals of the scale-down delay, and one older, which shows that the delay is covered."""
     decisions: int = 0
     under_way: Decision | None = None

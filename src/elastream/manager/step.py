@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from elastream.dataflow import Dataflow, Plan
 from elastream.manager.ask import ask
 from elastream.manager.decision import Decision, DecisionKind
-from elastream.manager.engine import Outcome
+from elastream.manager.engine import RescaleOutcome
 from elastream.manager.events import Acted, Held, Ignored, Proposed, Steered
 from elastream.manager.judge import fresh_start, judge
 from elastream.manager.knobs import Knobs
-from elastream.manager.moves import Step, decide
+from elastream.manager.moves import ManagerStep, decide
 from elastream.manager.obey import obey
-from elastream.manager.phase import IllegalTransition, Phase, Trigger
+from elastream.manager.phase import IllegalTransition, ManagerPhase, PhaseTrigger
 from elastream.manager.requests import UNTOUCHED, Controls, Request
 from elastream.manager.state import ManagerState
-from elastream.monitor import Snapshot
-from elastream.monitor.flow import achieved_share
+from elastream.measurement import Snapshot
+from elastream.measurement.flow import achieved_share
 from elastream.policies.catalog import Policy, Remembers
 from elastream.policies.proposal import Reason, ReasonKind
 
@@ -42,7 +42,7 @@ class Rescaled:
     """The engine is done with the decision that was under way."""
 
     at_s: float
-    outcome: Outcome
+    outcome: RescaleOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +66,20 @@ class Asked:
 Input = Measured | Rescaled | Started | Asked
 
 
-def step(state: ManagerState, given: Input, *, policy: Policy, knobs: Knobs) -> Step:
+def step(state: ManagerState, given: Input, *, policy: Policy, knobs: Knobs) -> ManagerStep:
     if isinstance(given, Started):
         state = replace(state, controls=state.controls.after_restart())
     knobs = state.controls.applied_to(knobs)
     match given:
         case Measured(snapshot=snapshot):
-            now = _watched(Step(state=state), given)
+            now = _watched(ManagerStep(state=state), given)
             return _measured(now, _within_bounds(snapshot, state.controls), policy, knobs)
         case Rescaled(at_s=at_s, outcome=outcome):
-            return _rescaled(Step(state=state), at_s, outcome, knobs)
+            return _rescaled(ManagerStep(state=state), at_s, outcome, knobs)
         case Started(at_s=at_s, plan=plan):
-            return _started(Step(state=state), at_s, plan, knobs)
+            return _started(ManagerStep(state=state), at_s, plan, knobs)
         case Asked(at_s=at_s, request=request, dataflow=dataflow, plan=plan):
-            return obey(Step(state=state), at_s, request, dataflow, plan, knobs)
+            return obey(ManagerStep(state=state), at_s, request, dataflow, plan, knobs)
 
 
 # Measured: one window
@@ -89,7 +89,7 @@ def _within_bounds(snapshot: Snapshot, controls: Controls) -> Snapshot:
     return replace(snapshot, dataflow=controls.narrowed(snapshot.dataflow)) if controls.bounds else snapshot
 
 
-def _watched(now: Step, given: Measured) -> Step:
+def _watched(now: ManagerStep, given: Measured) -> ManagerStep:
     """Time passes in windows that are left out, too."""
     snapshot, passed_s = given.snapshot, given.passed_s
     if passed_s is None:
@@ -97,7 +97,7 @@ def _watched(now: Step, given: Measured) -> Step:
     return now.update(knowledge=now.state.knowledge.watched(passed_s, snapshot.plan))
 
 
-def _measured(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> Step:
+def _measured(now: ManagerStep, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> ManagerStep:
     at_s, state = snapshot.at_s, now.state
     if state.last_at_s is not None and at_s <= state.last_at_s:
         why = f"the clock went from {state.last_at_s:.3f} s to {at_s:.3f} s; this window is left out"
@@ -106,7 +106,7 @@ def _measured(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> St
     now = now.update(last_at_s=at_s)
     if snapshot.gaps:
         return now.tell(Ignored(at_s=at_s, why=f"incomplete measurements: {'; '.join(snapshot.gaps)}"))
-    if state.phase is Phase.WARMING_UP:
+    if state.phase is ManagerPhase.WARMING_UP:
         if state.warm_up_left > 0:
             why = f"warming up, {state.warm_up_left} more"
             return now.tell(Ignored(at_s=at_s, why=why)).update(warm_up_left=state.warm_up_left - 1)
@@ -120,44 +120,44 @@ def _measured(now: Step, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> St
     return now if now.decision is not None else ask(now, snapshot, policy, knobs)
 
 
-def _pausing(now: Step, snapshot: Snapshot, policy: Policy) -> Step:
+def _pausing(now: ManagerStep, snapshot: Snapshot, policy: Policy) -> ManagerStep:
     """What the policy wants is still told, so that people see what they hold back."""
     proposal = policy(snapshot, now.state.knowledge)
     held = Held(at_s=snapshot.at_s, why="scaling is paused")
     now = now.tell(Proposed(at_s=snapshot.at_s, proposal=proposal), held)
-    return now.go(Trigger.NOTHING_WANTED, snapshot.at_s, held.why).update(recent=())
+    return now.go(PhaseTrigger.NOTHING_WANTED, snapshot.at_s, held.why).update(recent=())
 
 
-def _learn(now: Step, snapshot: Snapshot, policy: Policy) -> Step:
+def _learn(now: ManagerStep, snapshot: Snapshot, policy: Policy) -> ManagerStep:
     knowledge = now.state.knowledge.with_snapshot(snapshot)
     if isinstance(policy, Remembers):
         knowledge = policy.remember(snapshot, knowledge)
     return now.update(knowledge=knowledge, last_load=snapshot.source_rates, last_share=achieved_share(snapshot))
 
 
-def _warmed_up(now: Step, at_s: float) -> Step:
+def _warmed_up(now: ManagerStep, at_s: float) -> ManagerStep:
     last = now.state.to_judge
     if last is None:
-        return now.go(Trigger.WARMED_UP, at_s)
+        return now.go(PhaseTrigger.WARMED_UP, at_s)
     if last.kind is DecisionKind.ROLLBACK:
-        return now.go(Trigger.WARMED_UP_AFTER_ROLLBACK, at_s).update(to_judge=None)
-    return now.go(Trigger.WARMED_UP_AFTER_ACTION, at_s)
+        return now.go(PhaseTrigger.WARMED_UP_AFTER_ROLLBACK, at_s).update(to_judge=None)
+    return now.go(PhaseTrigger.WARMED_UP_AFTER_ACTION, at_s)
 
 
-_BEFORE_ASKING: tuple[tuple[Phase, Callable[[Step, Snapshot, Knobs], Step]], ...] = (
-    (Phase.VERIFYING, judge),
-    (Phase.ROLLED_BACK, fresh_start),
-    (Phase.GIVEN_UP, fresh_start),
+_BEFORE_ASKING: tuple[tuple[ManagerPhase, Callable[[ManagerStep, Snapshot, Knobs], ManagerStep]], ...] = (
+    (ManagerPhase.VERIFYING, judge),
+    (ManagerPhase.ROLLED_BACK, fresh_start),
+    (ManagerPhase.GIVEN_UP, fresh_start),
 )
 
 
 # Rescaled, and started again
 
 
-def _rescaled(now: Step, at_s: float, outcome: Outcome, knobs: Knobs) -> Step:
+def _rescaled(now: ManagerStep, at_s: float, outcome: RescaleOutcome, knobs: Knobs) -> ManagerStep:
     decision = now.state.under_way
     if decision is None:
-        raise IllegalTransition(now.state.phase, Trigger.ACTION_ENDED)
+        raise IllegalTransition(now.state.phase, PhaseTrigger.ACTION_ENDED)
     now = now.tell(Acted(at_s=at_s, number=decision.number, outcome=outcome))
     now = now.update(knowledge=now.state.knowledge.with_plan(outcome.plan, after_s=outcome.took_s))
     if outcome.succeeded or outcome.plan == decision.after:
@@ -172,15 +172,15 @@ def _rescaled(now: Step, at_s: float, outcome: Outcome, knobs: Knobs) -> Step:
     return _ended(now, at_s, knobs, f"the action failed: {outcome.detail or 'no reason given'}")
 
 
-def _ended(now: Step, at_s: float, knobs: Knobs, why: str = "") -> Step:
+def _ended(now: ManagerStep, at_s: float, knobs: Knobs, why: str = "") -> ManagerStep:
     """Wait for the warm-up, and after failures for longer: twice as long each time."""
     wait = knobs.warm_up_intervals
     if now.state.failures > 0:
         wait = max(wait, min(_LONGEST_BACKOFF, max(1, wait) * 2 ** (now.state.failures - 1)))
-    return now.update(under_way=None, warm_up_left=wait, waiting=None).go(Trigger.ACTION_ENDED, at_s, why)
+    return now.update(under_way=None, warm_up_left=wait, waiting=None).go(PhaseTrigger.ACTION_ENDED, at_s, why)
 
 
-def _undo(now: Step, at_s: float, decision: Decision, outcome: Outcome) -> Step:
+def _undo(now: ManagerStep, at_s: float, decision: Decision, outcome: RescaleOutcome) -> ManagerStep:
     """The engine did a part and failed: go back to where the decision began."""
     text = f"action {decision.number} was only half done ({outcome.detail or 'no reason given'})"
     back = Decision(
@@ -192,14 +192,14 @@ def _undo(now: Step, at_s: float, decision: Decision, outcome: Outcome) -> Step:
         source_rates=decision.source_rates,
         reasons=(Reason(kind=ReasonKind.MEASURED, text=text),),
     )
-    return decide(now.update(settled_load=decision.source_rates), back, Trigger.HALF_DONE)
+    return decide(now.update(settled_load=decision.source_rates), back, PhaseTrigger.HALF_DONE)
 
 
-def _started(now: Step, at_s: float, plan: Plan, knobs: Knobs) -> Step:
+def _started(now: ManagerStep, at_s: float, plan: Plan, knobs: Knobs) -> ManagerStep:
     now = _still_set(now, at_s)
     now = now.update(last_at_s=None, recent=(), seen=(), short=0, waiting=None, harmful=0)
     now = now.update(warm_up_left=knobs.warm_up_intervals)
-    now = now.go(Trigger.STARTED, at_s).update(knowledge=now.state.knowledge.with_plan(plan))
+    now = now.go(PhaseTrigger.STARTED, at_s).update(knowledge=now.state.knowledge.with_plan(plan))
     decision = now.state.under_way
     if decision is None:
         return now.update(to_judge=None)
@@ -208,19 +208,19 @@ def _started(now: Step, at_s: float, plan: Plan, knobs: Knobs) -> Step:
     if knobs.dry_run:
         return _dropped(now, at_s, decision, plan, knobs, "left as it was found: this is a dry run")
     if plan == decision.after:
-        done = Outcome(plan=plan, succeeded=True, took_s=0.0, detail="found done after a restart")
+        done = RescaleOutcome(plan=plan, succeeded=True, took_s=0.0, detail="found done after a restart")
         return _rescaled(now, at_s, done, knobs)
     return replace(now, decision=decision)  # carry it out again: an action done twice changes nothing
 
 
-def _still_set(now: Step, at_s: float) -> Step:
+def _still_set(now: ManagerStep, at_s: float) -> ManagerStep:
     controls = now.state.controls
     if controls == UNTOUCHED:
         return now
     return now.tell(Steered(at_s=at_s, what=f"still set from before: {controls}", controls=controls))
 
 
-def _dropped(now: Step, at_s: float, decision: Decision, plan: Plan, knobs: Knobs, why: str) -> Step:
-    outcome = Outcome(plan=plan, succeeded=False, took_s=0.0, detail=why)
+def _dropped(now: ManagerStep, at_s: float, decision: Decision, plan: Plan, knobs: Knobs, why: str) -> ManagerStep:
+    outcome = RescaleOutcome(plan=plan, succeeded=False, took_s=0.0, detail=why)
     now = now.tell(Acted(at_s=at_s, number=decision.number, outcome=outcome))
     return _ended(now.update(to_judge=None), at_s, knobs, why)

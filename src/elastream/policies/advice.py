@@ -10,8 +10,9 @@ import math
 from dataclasses import replace
 
 from elastream.dataflow import Operator
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.proposal import Advice, Reason, ReasonKind
+from elastream.texts import number_text, rate_text
 
 _ROUNDING = 1e-9  # relative: what floating point may add to a need that is a whole number
 
@@ -71,15 +72,6 @@ def bounded(operator: Operator, advice: Advice, wanted: int) -> Advice:
 def whole(need: float) -> int:
     """Instances for a need: rounded up, but not for the last digits of floating point, and at least one."""
     return max(1, math.ceil(need * (1 - _ROUNDING)))
-
-
-def rate_text(records_per_s: float) -> str:
-    return f"{number_text(records_per_s)}/s"
-
-
-def number_text(value: float) -> str:
-    """Whole numbers with thousands separators from 100 up, three significant digits below."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _measured_text(advice: Advice, *, window_s: float, reported: int) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import elastream.policies
 from elastream.errors import InvalidInput, nearest
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.options import build
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Proposal

@@ -27,7 +27,7 @@ from statistics import fmean, linear_regression
 import numpy as np
 from scipy.optimize import nnls
 
-from elastream.monitor.batch_cost import BatchCost
+from elastream.measurement.batch_cost import BatchCost
 from elastream.policies.knowledge import CapacityPoint
 
 _LEAST_EXPONENT = 0.2
@@ -50,7 +50,7 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True)
-class PowerLaw:
+class PowerSpeedup:
     """Capacity relative to one instance: n^β."""
 
     exponent: float
@@ -103,7 +103,7 @@ class LearnedCurve:
     """Capacity through measured points, at least two, of different parallelism, in ascending order."""
 
     points: tuple[tuple[float, float], ...]
-    law: PowerLaw | ScalabilityLaw
+    law: PowerSpeedup | ScalabilityLaw
     """Above the highest point."""
 
     def capacity(self, instances: float) -> float:
@@ -175,7 +175,7 @@ def _through(points: Iterable[CapacityPoint]) -> LearnedCurve | None:
     return LearnedCurve(tuple(rising), _law(rising)) if len(rising) >= 2 else None
 
 
-def _law(points: list[tuple[float, float]]) -> PowerLaw | ScalabilityLaw:
+def _law(points: list[tuple[float, float]]) -> PowerSpeedup | ScalabilityLaw:
     xs = [math.log(n) for n, _ in points]
     ys = [math.log(capacity) for _, capacity in points]
     slope, intercept = linear_regression(xs, ys)
@@ -184,7 +184,7 @@ def _law(points: list[tuple[float, float]]) -> PowerLaw | ScalabilityLaw:
         law, misfit_of_law = _scalability_law(points)
         if misfit_of_law < misfit:
             return law
-    return PowerLaw(min(1.0, max(_LEAST_EXPONENT, slope)))
+    return PowerSpeedup(min(1.0, max(_LEAST_EXPONENT, slope)))
 
 
 def _scalability_law(points: list[tuple[float, float]]) -> tuple[ScalabilityLaw, float]:

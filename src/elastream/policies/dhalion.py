@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.options import check_bounds, option
 from elastream.policies.advice import because, bounded, measured, no_data, whole
 from elastream.policies.catalog import policy

@@ -19,23 +19,24 @@ from dataclasses import dataclass, replace
 
 from elastream.dataflow import Operator
 from elastream.dataflow.graph import MOST_INSTANCES
-from elastream.monitor import Snapshot
-from elastream.monitor.batch_cost import BatchCost
-from elastream.monitor.flow import Flow, channel_selectivity, gain_to, required_flow
+from elastream.measurement import Snapshot
+from elastream.measurement.batch_cost import BatchCost
+from elastream.measurement.flow import Flow, channel_selectivity, gain_to, required_flow
+from elastream.measurement.thresholds import NO_CORE
 from elastream.options import check_bounds, option
-from elastream.policies.advice import because, bounded, measured, no_data, number_text, rate_text, whole
+from elastream.policies.advice import because, bounded, measured, no_data, whole
 from elastream.policies.catalog import policy
 from elastream.policies.curve import Curve, LearnedCurve, Linear, learn
 from elastream.policies.imbalance import imbalance
 from elastream.policies.knowledge import NOTHING_KNOWN, CapacityPoint, Knowledge
 from elastream.policies.proposal import Advice, Proposal, Reason, ReasonKind
+from elastream.texts import number_text, rate_text
 
 # Rates come with a handful of digits: a need within a millionth of a whole number is that whole number.
 _ROUNDING = 1e-6
 _NO_GAIN = 0.1  # of the growth that linear scaling would give: below it, an operator is not data-parallel
 _STALE = 100  # windows: by then an operator that was not data-parallel deserves another try
 _TELLING_GROWTH = 1.5  # smaller growth than this says nothing, as noise is of the same size
-_NO_CORE = 0.15  # of the time that an operator wants a core: when it has none for longer, the cores are all in use
 _WAITING = (
     0.25  # of that time, with the most instances that are of use: more than the share that makes it believed
 )
@@ -286,7 +287,7 @@ def _within_cores(snapshot: Snapshot, advice: Advice, wanted: int) -> tuple[Advi
     A few more than those cores, so that all are still in use, and seen to be, when the answer is followed.
     """
     waiting = snapshot.rates[advice.operator].wait_core_share or 0.0
-    if waiting < _NO_CORE:
+    if waiting < NO_CORE:
         return advice, wanted
     cores = advice.current * (1 - waiting)
     of_use = max(round(cores) + 1, whole(cores / (1 - _WAITING)))

@@ -22,20 +22,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from elastream.monitor import Snapshot
-from elastream.monitor.back_pressure import back_pressure, is_overloaded
-from elastream.monitor.flow import required_flow
+from elastream.measurement import Snapshot
+from elastream.measurement.back_pressure import back_pressure, is_overloaded
+from elastream.measurement.flow import required_flow
 from elastream.nodes.choice import NEAREST, AtRandom, NodeChoice
 from elastream.nodes.site import Placed, Site
 from elastream.options import check_bounds, option
-from elastream.policies.advice import because, bounded, measured, no_data, rate_text
+from elastream.policies.advice import because, bounded, measured, no_data
 from elastream.policies.catalog import policy
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.mst.calibration import calibrate, calibrate_proportional
-from elastream.policies.mst.model import MstModel
+from elastream.policies.mst.mst_model import MstModel
 from elastream.policies.mst.sizing import Sized, enough, fewest
 from elastream.policies.placing import placed_advice, site_of
 from elastream.policies.proposal import Advice, Proposal, ReasonKind
+from elastream.texts import rate_text
 
 _NEEDS = "wait_out_s of every operator that has another one after it, sources included; or the records in and out"
 # the paper asks every minute, and neither takes actions back nor corrects its model by a ratio

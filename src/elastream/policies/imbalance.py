@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from elastream.monitor import Reading
-from elastream.monitor.rates import true_processing_rate
+from elastream.measurement import Reading
+from elastream.measurement.rates import true_processing_rate
 from elastream.policies.proposal import Reason, ReasonKind
 
 _SKEWED = 1.5  # times the even share

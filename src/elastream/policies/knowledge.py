@@ -17,18 +17,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elastream.dataflow import Plan
-from elastream.monitor import OperatorRates, Snapshot
-from elastream.monitor.flow import is_at_its_limit, is_saturated
+from elastream.measurement import OperatorRates, Snapshot
+from elastream.measurement.flow import is_at_its_limit, is_saturated
+from elastream.measurement.thresholds import BUSY
+from elastream.policies.learning import CHANGED, NEW_WEIGHT
 from elastream.policies.mst.memory import remember
-from elastream.policies.mst.model import Sustained
+from elastream.policies.mst.mst_model import Sustained
 from elastream.policies.rules.evaluation import NOTHING_REMEMBERED, RulesMemory
 from elastream.policies.sizes import Sizes
 
 _MOST_POINTS = 8  # of different parallelism, per operator
-_NEW_WEIGHT = 0.3  # of a new measurement against what the earlier ones at the same parallelism gave
 _TIMED_WEIGHT = 0.05  # of one that was timed against what was seen at saturation: enough to follow slow change
-_BUSY = 0.9  # of the window
-_CHANGED = 0.3  # a relative difference at the same parallelism that noise does not explain
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +96,7 @@ def _point(snapshot: Snapshot, name: str, rates: OperatorRates) -> CapacityPoint
     Not so where one was always busy and others idle: those did not help, so they can do nothing here.
     """
     saturated = is_saturated(snapshot, name)
-    one_alone = any(reading.useful_s >= _BUSY * reading.window_s for reading in snapshot.by_operator[name])
+    one_alone = any(reading.useful_s >= BUSY * reading.window_s for reading in snapshot.by_operator[name])
     if saturated:
         each = rates.observed_processing_per_s / rates.instances
     elif one_alone:
@@ -123,7 +122,7 @@ def _merged(known: tuple[CapacityPoint, ...], new: CapacityPoint) -> tuple[Capac
     others = tuple(replace(p, age=p.age + 1) for p in known if p.parallelism != new.parallelism)
     if same is None:
         return (*others, new)[-_MOST_POINTS:]
-    if abs(new.true_per_s - same.true_per_s) > _CHANGED * same.true_per_s:
+    if abs(new.true_per_s - same.true_per_s) > CHANGED * same.true_per_s:
         return (new,)
     merged = CapacityPoint(
         parallelism=new.parallelism,
@@ -136,5 +135,5 @@ def _merged(known: tuple[CapacityPoint, ...], new: CapacityPoint) -> tuple[Capac
 
 def _weight(same: CapacityPoint, new: CapacityPoint) -> float:
     if same.saturated == new.saturated:
-        return max(_NEW_WEIGHT, 1 / (same.windows + 1))
+        return max(NEW_WEIGHT, 1 / (same.windows + 1))
     return 1.0 if new.saturated else _TIMED_WEIGHT

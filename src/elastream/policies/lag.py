@@ -16,12 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import fsum
 
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.options import check_bounds, option
-from elastream.policies.advice import because, bounded, measured, no_data, number_text, whole
+from elastream.policies.advice import because, bounded, measured, no_data, whole
 from elastream.policies.catalog import policy
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Advice, Proposal, ReasonKind
+from elastream.texts import number_text
 
 
 @policy(

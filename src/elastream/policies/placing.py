@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.nodes.choice import NodeChoice
 from elastream.nodes.site import Placed, Site
 from elastream.policies.advice import because, bounded

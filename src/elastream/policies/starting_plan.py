@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median_high
 
 from elastream.errors import InvalidInput
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.policies.catalog import Policy
 from elastream.policies.knowledge import NOTHING_KNOWN
 from elastream.policies.proposal import Advice

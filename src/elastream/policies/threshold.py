@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import fsum
 
 from elastream.errors import InvalidInput
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.options import check_bounds, option
 from elastream.policies.advice import because, bounded, measured
 from elastream.policies.catalog import policy

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 from elastream.nodes.choice import NEAREST, AtRandom
 from elastream.options import option
 from elastream.policies.catalog import policy

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import fsum
 from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
-from elastream.monitor.flow import throughput
+from elastream.measurement.flow import throughput
 from elastream.report.story import Story
-from elastream.report.what_if import Outcome, Series, WhatIf
+from elastream.report.what_if import PolicyOutcome, Series, WhatIf
+from elastream.showing import colours
 
 INK, SHADE = "#3b4148", "#9aa1ab"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+COLOURS = colours.COLOURS[:6]
 """Readable for people who do not see all colours (Okabe and Ito 2008); then again, dashed."""
 _LINES = ("-", "--", ":", "-.")
 _MOST_POINTS = 1200
@@ -32,8 +33,6 @@ _NAMES_IN_A_ROW = 5
 _LONGEST_NAME = 28
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "http://www.w3.org/1999/xlink"
-
-Draw = Callable[[], Any]
 
 
 def run_figure(story: Story, demand: Series | None) -> Any:
@@ -109,7 +108,7 @@ def _draw_waiting(axis: Any, story: Story, unit_s: float) -> None:
 
 def what_if_figure(story: Story, found: WhatIf) -> Any:
     """The instances of every policy in a row of its own, before what the load needed."""
-    rows: list[Outcome] = [found.recorded, *found.others]
+    rows: list[PolicyOutcome] = [found.recorded, *found.others]
     duration_s = story.timeline.duration_s
     unit_s, unit = _unit(duration_s)
     figure, axes = _figure(len(rows), heights=(0.95,) * len(rows))

@@ -13,11 +13,11 @@ from markupsafe import Markup
 from elastream import __version__
 from elastream.durations import text as duration_text
 from elastream.options import settings_of
-from elastream.policies.advice import number_text
-from elastream.report.model import LearnedOperator
+from elastream.report.learned_model import LearnedOperator
 from elastream.report.story import Story, hours_text, summary
-from elastream.report.what_if import Check, Outcome, WhatIf
-from elastream.web.views import ReasonView
+from elastream.report.what_if import ModelCheck, PolicyOutcome, WhatIf
+from elastream.showing.views import ReasonView
+from elastream.texts import number_text
 
 # seconds since 1970: a clock that shows less began with the run, and what shows more shows no seconds
 _WALL_CLOCK_S = (1e8, 2.5e11)
@@ -112,7 +112,7 @@ def _grouped(reasons: tuple[ReasonView, ...]) -> list[tuple[str | None, list[str
     return sorted(groups.items(), key=lambda group: group[0] is not None)
 
 
-def _compared(outcome: Outcome, recorded: Outcome) -> str:
+def _compared(outcome: PolicyOutcome, recorded: PolicyOutcome) -> str:
     if not outcome.simulated or recorded.instance_s <= 0:
         return ""
     share = outcome.instance_s / recorded.instance_s - 1
@@ -138,7 +138,7 @@ def trust_text(found: WhatIf) -> str:
     )
 
 
-def off_text(check: Check) -> str:
+def off_text(check: ModelCheck) -> str:
     """How far what waits in the model is from what waited, with the recorded parallelism."""
     if not check.waiting_off_s:
         return "The recording does not say what waited, so that cannot be compared."

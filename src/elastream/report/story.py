@@ -9,20 +9,20 @@ from typing import Any
 from elastream.durations import text as duration_text
 from elastream.errors import InvalidInput
 from elastream.manager.events import Accounted, Event, Proposed, event_of_line
-from elastream.monitor.accounts import Accounts, StepAccount, late_text
-from elastream.monitor.recording import Recording, RunHeader
-from elastream.policies.advice import number_text
+from elastream.measurement.accounts import Accounts, StepAccount, late_text
+from elastream.measurement.recording import Recording, RunHeader
 from elastream.report.timeline import Timeline, timeline
-from elastream.web import views
-from elastream.web.history import History
-from elastream.web.showing import window_view
+from elastream.showing import views
+from elastream.showing.as_views import window_view
+from elastream.showing.history import RunHistory
+from elastream.texts import number_text
 
 _STEADY = 1.05  # the highest rate over the lowest: less is no change worth a word
 _TELLING = ("trouble", "renewed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ToldDecision:
     """A decision, with what the windows around it say of its effect."""
 
     view: views.DecisionView
@@ -90,7 +90,7 @@ class Story:
     windows: tuple[views.WindowView, ...]
     """One for each stretch."""
     events: tuple[Event, ...]
-    decisions: tuple[Told, ...]
+    decisions: tuple[ToldDecision, ...]
     operators: tuple[OperatorFacts, ...]
     cost: Cost
     behind_s: float
@@ -108,14 +108,14 @@ class Story:
         return (*late, *(self.accounts.differences if self.accounts else ()))
 
     @property
-    def acted(self) -> tuple[Told, ...]:
-        return tuple(told for told in self.decisions if told.view.outcome is views.Outcome.DONE)
+    def acted(self) -> tuple[ToldDecision, ...]:
+        return tuple(told for told in self.decisions if told.view.outcome is views.DecisionOutcome.DONE)
 
     @property
     def rehearsed(self) -> bool:
         """Whether everything that was decided was a rehearsal: a dry run."""
         return bool(self.decisions) and all(
-            told.view.outcome is views.Outcome.REHEARSED for told in self.decisions
+            told.view.outcome is views.DecisionOutcome.REHEARSED for told in self.decisions
         )
 
     @property
@@ -187,8 +187,8 @@ def _events(lines: Sequence[Mapping[str, Any]]) -> tuple[tuple[Event, ...], int]
     return tuple(event for event in found if event is not None), len(lines) - len(found)
 
 
-def _decisions(pipeline: str, events: Sequence[Event], line: Timeline) -> Iterator[Told]:
-    history = History(pipeline, live=False)
+def _decisions(pipeline: str, events: Sequence[Event], line: Timeline) -> Iterator[ToldDecision]:
+    history = RunHistory(pipeline, live=False)
     found: dict[int, views.DecisionView] = {}
     for event in events:
         decision = history.add_event(event).decision
@@ -197,7 +197,7 @@ def _decisions(pipeline: str, events: Sequence[Event], line: Timeline) -> Iterat
     for decision in found.values():
         judged_s = None if decision.judged_at_s is None else line.since(decision.judged_at_s)
         since_s = line.since(decision.at_s)
-        yield Told(
+        yield ToldDecision(
             view=decision,
             since_s=since_s,
             waiting_before=_waiting_at(line, since_s),
@@ -325,7 +325,7 @@ def _decided_text(story: Story) -> str:
         return f"{by} only rehearsed: it would have changed the parallelism {_times(len(story.decisions))}."
     if not story.acted:
         return f"The parallelism stayed at {_instances(totals[0])}: no change was carried out."
-    failed = sum(told.view.outcome is views.Outcome.FAILED for told in story.decisions)
+    failed = sum(told.view.outcome is views.DecisionOutcome.FAILED for told in story.decisions)
     text = (
         f"{by} changed the parallelism {_times(len(story.acted))}, between {min(totals)} and "
         f"{_instances(max(totals))} in all"

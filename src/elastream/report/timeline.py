@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from elastream.monitor import Snapshot
+from elastream.measurement import Snapshot
 
 _LONGEST_PAUSE_S = 120.0
 _LONGEST_PAUSE = 3.0  # windows

@@ -20,13 +20,13 @@ from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.events import Proposed
 from elastream.manager.knobs import Knobs
-from elastream.monitor import Snapshot
-from elastream.monitor.elasticity import Elasticity, Moment, elasticity
+from elastream.measurement import Snapshot
+from elastream.measurement.elasticity import Elasticity, Moment, elasticity
 from elastream.options import build, settings_of
 from elastream.policies.catalog import Policy, create
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Proposal
-from elastream.report.model import CannotSimulateError, LearnedModel, learn_model
+from elastream.report.learned_model import CannotSimulateError, LearnedModel, learn_model
 from elastream.report.story import Story
 from elastream.report.timeline import Timeline
 
@@ -37,7 +37,7 @@ _CLOSE, _ROUGH = 0.1, 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
+class RunSetup:
     """How the recorded run was set: by its recording, or by whoever asks for the report."""
 
     policy: str | None
@@ -56,7 +56,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class PolicyOutcome:
     """What a policy did, or would have done, with the load."""
 
     name: str
@@ -81,14 +81,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class ModelCheck:
     """The model beside what was recorded."""
 
     played_waiting: Series
     """What would have waited in the model with the parallelism as it was recorded."""
     waiting_off_s: Mapping[str, float]
     """How far that is from what was measured of each operator, on average: in seconds of what reaches it."""
-    repeated: Outcome | None
+    repeated: PolicyOutcome | None
     """The recorded policy on the model."""
     why_not: str
     """Why the recorded policy could not be simulated."""
@@ -108,17 +108,17 @@ class Check:
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
     model: LearnedModel
-    setup: Setup
-    recorded: Outcome
-    others: tuple[Outcome, ...]
+    setup: RunSetup
+    recorded: PolicyOutcome
+    others: tuple[PolicyOutcome, ...]
     failed: Mapping[str, str]
     """Policies that could not be simulated, and why."""
-    check: Check
+    check: ModelCheck
     demand: Series
     """The instances that the load needed at each moment, by the model."""
 
 
-def setup_of(story: Story, settings: Mapping[str, Any], window_s: float) -> Setup:
+def setup_of(story: Story, settings: Mapping[str, Any], window_s: float) -> RunSetup:
     """What the recording says of its settings, and over it what the user says."""
     header = story.header
     knobs: dict[str, Any] = {"interval_s": window_s} if window_s else {}
@@ -128,7 +128,7 @@ def setup_of(story: Story, settings: Mapping[str, Any], window_s: float) -> Setu
         # rules may be a Python file: which one is to be run is for the user to say, not for a recording
         options.update({name: value for name, value in header.options.items() if name != "file"})
     for_policy, for_manager = _split(settings)
-    return Setup(
+    return RunSetup(
         policy=story.policy,
         options={**options, **for_policy},
         knobs=build(Knobs, {**knobs, **for_manager}, place="the manager's knobs in the recording"),
@@ -151,7 +151,7 @@ def what_if(
     recorded = _recorded(story, model)
     on_progress("the recorded run", 0.0)
     check = _check(story, model, setup, recorded)
-    others: list[Outcome] = []
+    others: list[PolicyOutcome] = []
     failed: dict[str, str] = {}
     for number, name in enumerate(against):
         on_progress(name, (1 + number) / (1 + len(against)))
@@ -177,7 +177,7 @@ def check_names(names: Sequence[str]) -> None:
             create(name)
 
 
-def _simulated(name: str, story: Story, model: LearnedModel, setup: Setup) -> Simulation:
+def _simulated(name: str, story: Story, model: LearnedModel, setup: RunSetup) -> Simulation:
     """With the knobs of the recorded run, and every policy with its own defaults."""
     knobs = replace(setup.knobs, dry_run=False)
     if name == IDEAL:
@@ -195,9 +195,9 @@ class _Static:
         return Proposal(policy=STATIC, advice={})
 
 
-def _outcome(name: str, run: Simulation, line: Timeline) -> Outcome:
+def _outcome(name: str, run: Simulation, line: Timeline) -> PolicyOutcome:
     waiting = _sampled(run, line)
-    return Outcome(
+    return PolicyOutcome(
         name=name,
         simulated=True,
         elasticity=run.elasticity,
@@ -226,7 +226,7 @@ def _sampled(run: Simulation, line: Timeline) -> Series:
 # What was recorded, by the same measures
 
 
-def _recorded(story: Story, model: LearnedModel) -> Outcome:
+def _recorded(story: Story, model: LearnedModel) -> PolicyOutcome:
     """Supply as it was recorded; demand by the model."""
     line, ideal = story.timeline, Ideal(model.engine)
     moments = [
@@ -238,7 +238,7 @@ def _recorded(story: Story, model: LearnedModel) -> Outcome:
         for stretch in line.stretches
     ]
     known = [(s.end_s, s.waiting) for s in line.stretches]
-    return Outcome(
+    return PolicyOutcome(
         name=f"{story.policy or 'the manager'}, as recorded",
         simulated=False,
         elasticity=elasticity(moments, excess_s=_excess_s(line, model.engine), reconfigurations=len(story.acted)),
@@ -275,7 +275,7 @@ def _demand(line: Timeline, engine: EngineModel) -> Series:
 # The checks
 
 
-def _check(story: Story, model: LearnedModel, setup: Setup, recorded: Outcome) -> Check:
+def _check(story: Story, model: LearnedModel, setup: RunSetup, recorded: PolicyOutcome) -> ModelCheck:
     line = story.timeline
     waiting = played(line, model.engine)
     repeated, why_not = None, ""
@@ -283,7 +283,7 @@ def _check(story: Story, model: LearnedModel, setup: Setup, recorded: Outcome) -
         repeated = _outcome(f"{story.policy}, simulated", _repeated(model, setup), line)
     except ElastreamError as error:
         why_not = str(error)
-    return Check(
+    return ModelCheck(
         played_waiting=Series(
             times_s=tuple(stretch.end_s for stretch in line.stretches),
             values=tuple(sum(found.values()) for found in waiting),
@@ -296,7 +296,7 @@ def _check(story: Story, model: LearnedModel, setup: Setup, recorded: Outcome) -
     )
 
 
-def _repeated(model: LearnedModel, setup: Setup) -> Simulation:
+def _repeated(model: LearnedModel, setup: RunSetup) -> Simulation:
     if setup.policy is None:
         raise CannotSimulateError("the recording does not say which policy was used")
     if setup.policy == "rules" and "file" not in setup.options:

@@ -21,11 +21,11 @@ from pydantic import ConfigDict, Field
 from elastream.errors import ElastreamError
 from elastream.manager.inbox import Inbox, InboxFull
 from elastream.manager.requests import MOST_BY_HAND, Pause, Request, Resume, RollBack, Scale, SetBounds, SetDryRun
+from elastream.showing.views import ManagerView, View
 from elastream.web import problems
 from elastream.web.feed import Feed
 from elastream.web.problems import FieldProblem, ProblemError
-from elastream.web.rules_file import RulesFile, RulesView, Verdict
-from elastream.web.views import ManagerView, View
+from elastream.web.rules_file import RulesCheck, RulesFile, RulesView
 
 _ANSWER_WITHIN_S = 20.0  # the manager may be in the middle of an action, which takes as long as it takes
 _MOST_TEXT = 100_000
@@ -149,7 +149,7 @@ def action_routes(feed: Feed) -> APIRouter:
     @router.post(
         "/rules/check", responses=problems.documented(HTTPStatus.NOT_FOUND), summary="What these rules would do"
     )
-    async def check(who: Allowed, body: CheckBody) -> Verdict:
+    async def check(who: Allowed, body: CheckBody) -> RulesCheck:
         return _rules(who).check(body.text)
 
     @router.put("/rules", responses=problems.documented(HTTPStatus.NOT_FOUND), summary="Put rules in their place")

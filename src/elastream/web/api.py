@@ -9,7 +9,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from elastream.web import problems, showing, views
+from elastream.showing import as_views, views
+from elastream.web import problems
 from elastream.web.feed import Feed, TooManyViewersError
 from elastream.web.problems import ProblemError
 
@@ -64,7 +65,7 @@ def reading_routes(feed: Feed, configuration: views.ConfigurationView) -> APIRou
     async def configured() -> views.ConfigurationView:
         if configuration.shown != "recording":
             return configuration
-        return showing.recorded_configuration(configuration, feed.history.header)
+        return as_views.recorded_configuration(configuration, feed.history.header)
 
     return router
 

@@ -12,7 +12,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from elastream import __version__
-from elastream.web import problems, views
+from elastream.showing import views
+from elastream.web import problems
 from elastream.web.actions import Acting, action_routes
 from elastream.web.api import reading_routes, stream_routes
 from elastream.web.feed import Feed

@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from elastream.manager.events import Event
-from elastream.monitor import Snapshot
-from elastream.monitor.recording import RunHeader
-from elastream.web import views
-from elastream.web.history import History
+from elastream.measurement import Snapshot
+from elastream.measurement.recording import RunHeader
+from elastream.showing import views
+from elastream.showing.history import RunHistory
 
 MOST_VIEWERS = 100
 _MOST_WAITING = 128  # updates for one viewer: minutes of them, at one window and a few events each ten seconds
@@ -40,7 +40,7 @@ class Viewer:
     waiting: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(_MOST_WAITING))
 
 
-class _Kept:
+class _KeptUpdate:
     """An update, written down when the first viewer needs it, once for all of them."""
 
     __slots__ = ("_frame", "id", "update")
@@ -61,7 +61,7 @@ class Feed:
     def __init__(self, pipeline: str, *, live: bool = True) -> None:
         self._pipeline = pipeline
         self._viewers: set[Viewer] = set()
-        self._kept: deque[_Kept] = deque(maxlen=_MOST_KEPT)
+        self._kept: deque[_KeptUpdate] = deque(maxlen=_MOST_KEPT)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._latest_at: float | None = None
         self._closed = False
@@ -153,7 +153,7 @@ class Feed:
         self._tell(self.history.add_snapshot(snapshot))
 
     def _tell(self, update: views.Update) -> None:
-        kept = _Kept(update)
+        kept = _KeptUpdate(update)
         self._kept.append(kept)
         for viewer in tuple(self._viewers):
             try:
@@ -175,8 +175,8 @@ class Feed:
         for viewer in tuple(self._viewers):
             self._drop(viewer)
 
-    def _new_history(self, *, live: bool) -> History:
-        return History(self._pipeline, live=live, epoch=secrets.token_hex(4))
+    def _new_history(self, *, live: bool) -> RunHistory:
+        return RunHistory(self._pipeline, live=live, epoch=secrets.token_hex(4))
 
     def _soon(self, what: Callable[[], None]) -> None:
         if self._loop is None:

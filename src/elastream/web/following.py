@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 from elastream.errors import InvalidInput
 from elastream.manager.events import Event, event_of_line
-from elastream.monitor import Snapshot
-from elastream.monitor.recording import RunHeader, read_line
+from elastream.measurement import Snapshot
+from elastream.measurement.recording import RunHeader, read_line
 from elastream.web.feed import Feed
 
 _STILL_WRITTEN_S = 60.0  # a file that was changed within this time is taken for one that is being written

@@ -15,9 +15,9 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from elastream import __version__
 from elastream.manager.decision import DecisionKind
-from elastream.manager.events import Verdict
-from elastream.manager.phase import Phase
-from elastream.web import views
+from elastream.manager.events import ActionVerdict
+from elastream.manager.phase import ManagerPhase
+from elastream.showing import views
 from elastream.web.feed import Feed
 
 _OPERATOR_GAUGES = {
@@ -92,7 +92,7 @@ class RunCollector(Collector):
         phases = self._gauge(
             "elastream_manager_phase", "The phase of the manager: 1 for the one it is in.", "phase"
         )
-        for phase in Phase if history.manager.phase is not None else ():
+        for phase in ManagerPhase if history.manager.phase is not None else ():
             phases.add_metric([self._pipeline, str(phase)], history.manager.phase == phase)
         yield phases
         yield self._one("elastream_window_age_seconds", "Since the newest window came.", self._feed.latest_age_s)
@@ -124,11 +124,11 @@ class RunCollector(Collector):
                 decisions.add_metric([self._pipeline, str(kind), str(dry_run).lower()], found)
         yield decisions
         actions = self._counter("elastream_actions", "Actions that ended.", "outcome")
-        for succeeded, outcome in ((True, views.Outcome.DONE), (False, views.Outcome.FAILED)):
+        for succeeded, outcome in ((True, views.DecisionOutcome.DONE), (False, views.DecisionOutcome.FAILED)):
             actions.add_metric([self._pipeline, str(outcome)], totals.actions[succeeded])
         yield actions
         verdicts = self._counter("elastream_verdicts", "Actions that were judged.", "verdict")
-        for verdict in Verdict:
+        for verdict in ActionVerdict:
             verdicts.add_metric([self._pipeline, str(verdict)], totals.verdicts[str(verdict)])
         yield verdicts
         records = self._counter("elastream_operator_records", "Records that the operator took in.", "operator")

@@ -21,8 +21,8 @@ from elastream.formats import read_text
 from elastream.policies.rules.check import check_usable, doubts
 from elastream.policies.rules.sentences import sentence
 from elastream.policies.rules.yaml_form import parse_rules
+from elastream.showing.views import View
 from elastream.web.problems import ProblemError
-from elastream.web.views import View
 
 
 class RuleRemark(View):
@@ -30,7 +30,7 @@ class RuleRemark(View):
     line: int | None = None
 
 
-class Verdict(View):
+class RulesCheck(View):
     """What is wrong with rules, or what they say."""
 
     errors: tuple[RuleRemark, ...] = Field(description="the rules cannot be used")
@@ -43,7 +43,7 @@ class RulesView(View):
     text: str
     version: str
     editable: bool
-    verdict: Verdict
+    verdict: RulesCheck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +57,12 @@ class RulesFile:
 
     def read(self) -> RulesView:
         text = self._text()
-        verdict = self.check(text) if self.editable else Verdict(errors=(), warnings=(), sentences=())
+        verdict = self.check(text) if self.editable else RulesCheck(errors=(), warnings=(), sentences=())
         return RulesView(
             file=self.path.name, text=text, version=_version(text), editable=self.editable, verdict=verdict
         )
 
-    def check(self, text: str) -> Verdict:
+    def check(self, text: str) -> RulesCheck:
         if not self.editable:
             raise ProblemError(HTTPStatus.CONFLICT, "rules in Python are a program: edit the file itself")
         document = parse_rules(text, self.path.name)
@@ -71,7 +71,7 @@ class RulesFile:
             check_usable(document.rules, self.dataflow)
         except InvalidInput as error:
             errors.append(RuleRemark(text=str(error)))
-        return Verdict(
+        return RulesCheck(
             errors=tuple(errors),
             warnings=tuple(
                 RuleRemark(text=doubt.text, line=document.lines[doubt.rule] if document.lines else None)

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import socket
 import threading
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -16,34 +15,24 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from elastream.errors import ElastreamError
-from elastream.web import views
+from elastream.showing import views
 from elastream.web.actions import Acting
+from elastream.web.address import Address
 from elastream.web.app import build_app
 from elastream.web.feed import Feed
 from elastream.web.guard import own_hosts
 
-DEFAULT_PORT = 8765
-LOOPBACK = "127.0.0.1"
 _TRIED = 20  # ports, from the one that was asked for
 _START_WITHIN_S = 30.0
 _END_WITHIN_S = 5.0
 
 
-class _Connection(H11Protocol):
+class _PageConnection(H11Protocol):
     """Lets a stream end its own connection at once, though the other side reads nothing any more."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.app_state = {**self.app_state, "abort": transport.abort}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Address:
-    host: str = LOOPBACK
-    port: int = DEFAULT_PORT
-    """0 for any that is free."""
-    names: tuple[str, ...] = ()
-    """Further names that it goes by, where it is not only for this machine."""
 
 
 class Server:
@@ -68,7 +57,7 @@ class Server:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self.app,
-                http=_Connection,
+                http=_PageConnection,
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -1,1 +1,1 @@
-"""Pipelines and load that the experiments and the examples use."""
+"""Pipelines on Spark that the examples run, and the processes that write to their feeds."""

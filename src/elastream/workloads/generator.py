@@ -18,14 +18,14 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from elastream.engines.simulated.scenario import LoadEntry
-from elastream.engines.spark.channels.channel import Channel
+from elastream.arrivals.load import Load
+from elastream.arrivals.load_format import LoadEntry
+from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.kinds import open_channel
 from elastream.errors import InvalidInput, nearest
 from elastream.formats import parse, read_yaml
 from elastream.workloads import taxi_zone_rides
 from elastream.workloads.feed_process import run_writer
-from elastream.workloads.load import Load
 
 SCHEMA = "id bigint, created_ms bigint, line string"
 MakeTable = Callable[..., pa.Table]
@@ -53,7 +53,7 @@ RECORDS: Mapping[str, MakeTable | None] = {"sentences": None, "rides": taxi_zone
 
 
 def generate(
-    channel: Channel,
+    channel: DurableChannel,
     load: Load,
     *,
     words: int = 5,

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState
 
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.workloads.google_statistics import INTERVAL_S, Cluster, Event, Machine, told_of
+from elastream.workloads.google_statistics import INTERVAL_S, ClusterState, Event, MachineState, told_of
 from elastream.workloads.google_trace import AS_FAST_AS_POSSIBLE, EXTRACT, replayed
 
 SOURCE, MACHINES, CLUSTER, RESULTS = "task_events", "machines", "cluster", "results"
@@ -85,7 +85,7 @@ def take_events(
     key: tuple[int], batches: Iterable[pd.DataFrame], state: GroupState, *, interval_s: int
 ) -> Iterator[pd.DataFrame]:
     """The events of one machine in a batch."""
-    kept = Machine.from_text(state.get[0]) if state.exists else Machine()
+    kept = MachineState.from_text(state.get[0]) if state.exists else MachineState()
     events = [Event(*row) for row in _rows(batches, Event._fields)]
     told = list(kept.take(int(key[0]), events, interval_s))
     state.update((kept.to_text(),))
@@ -97,7 +97,7 @@ def take_told(
 ) -> Iterator[pd.DataFrame]:
     """What machines told in a batch."""
     del key
-    kept = Cluster.from_text(state.get[0]) if state.exists else Cluster()
+    kept = ClusterState.from_text(state.get[0]) if state.exists else ClusterState()
     found = list(kept.take(map(told_of, _rows(batches, _names(_TOLD))), interval_s))
     state.update((kept.to_text(),))
     yield _frame([(*one[:-1], *one.sums) for one in found], _RESULT)

@@ -49,7 +49,7 @@ class Event(NamedTuple):
     disk: float
 
 
-class Told(NamedTuple):
+class MachineReport(NamedTuple):
     """What a machine tells of one interval: its sums after the last of its events so far."""
 
     machine: int
@@ -71,11 +71,13 @@ class Result(NamedTuple):
 
 
 @dataclass
-class Machine:
+class MachineState:
     running: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     """What each task asks for: of the cores, the memory and the disk of a machine."""
 
-    def take(self, machine: int, events: Iterable[Event], interval_s: float = INTERVAL_S) -> Iterator[Told]:
+    def take(
+        self, machine: int, events: Iterable[Event], interval_s: float = INTERVAL_S
+    ) -> Iterator[MachineReport]:
         """Apply events, which may come in any order, and tell of each interval that they are in."""
         by_interval: dict[int, list[Event]] = {}
         for event in sorted(events):
@@ -83,7 +85,7 @@ class Machine:
         for interval, its in by_interval.items():
             for event in its:
                 self._apply(event)
-            yield Told(machine, interval, its[0].number, its[-1].number, len(its), self.sums())
+            yield MachineReport(machine, interval, its[0].number, its[-1].number, len(its), self.sums())
 
     def sums(self) -> Sums:
         asked = list(zip(*self.running.values(), strict=True)) or [(), (), ()]
@@ -100,22 +102,22 @@ class Machine:
         return json.dumps(self.running)
 
     @classmethod
-    def from_text(cls, text: str) -> Machine:
+    def from_text(cls, text: str) -> MachineState:
         return cls({task: tuple(asked) for task, asked in json.loads(text).items()})
 
 
 @dataclass
-class Cluster:
+class ClusterState:
     sums: dict[int, Sums] = field(default_factory=dict)
     """Of each machine, at the end of the last interval that is over."""
     interval: int = 0
     """The first that is not over."""
     events: int = 0
     """In all intervals before it."""
-    waiting: dict[int, dict[int, Told]] = field(default_factory=dict)
+    waiting: dict[int, dict[int, MachineReport]] = field(default_factory=dict)
     """What was told of intervals that are not over, by interval and machine: the newest, with the count of all."""
 
-    def take(self, told: Iterable[Told], interval_s: float = INTERVAL_S) -> Iterator[Result]:
+    def take(self, told: Iterable[MachineReport], interval_s: float = INTERVAL_S) -> Iterator[Result]:
         """The results of the intervals that are over with this, in order of time."""
         for one in told:
             machines = self.waiting.setdefault(one.interval, {})
@@ -139,7 +141,7 @@ class Cluster:
         return json.dumps([list(self.sums.items()), self.interval, self.events, rows])
 
     @classmethod
-    def from_text(cls, text: str) -> Cluster:
+    def from_text(cls, text: str) -> ClusterState:
         sums, interval, events, waiting = json.loads(text)
         found = cls({machine: Sums(*values) for machine, values in sums}, interval, events)
         for one in map(told_of, waiting):
@@ -147,13 +149,13 @@ class Cluster:
         return found
 
 
-def told_of(row: Sequence[Any]) -> Told:
+def told_of(row: Sequence[Any]) -> MachineReport:
     """From its values in a row, whose numbers may be those of NumPy, which cannot be written as JSON."""
     machine, interval, first, last, events = map(int, row[:5])
-    return Told(machine, interval, first, last, events, Sums(*map(float, row[5:])))
+    return MachineReport(machine, interval, first, last, events, Sums(*map(float, row[5:])))
 
 
-def _merged(before: Told | None, one: Told) -> Told:
+def _merged(before: MachineReport | None, one: MachineReport) -> MachineReport:
     if before is None:
         return one
     newest = max(before, one, key=lambda each: each.last)

@@ -102,7 +102,7 @@ def needed(events: pa.Table) -> pa.Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
+class TraceReplay:
     """When each event is due."""
 
     at_us: np.ndarray[Any, np.dtype[np.int64]]
@@ -125,8 +125,8 @@ class Replay:
         return float(self.at_us[-1] - self.at_us[0]) / 1e6 / self.speed
 
 
-def replay_of(path: Path, speed: float) -> Replay:
-    return Replay(at_us=_events(str(path))["at_us"].to_numpy(), speed=speed)
+def replay_of(path: Path, speed: float) -> TraceReplay:
+    return TraceReplay(at_us=_events(str(path))["at_us"].to_numpy(), speed=speed)
 
 
 @cache

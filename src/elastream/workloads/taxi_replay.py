@@ -73,7 +73,7 @@ class Due:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Replay:
+class RideReplay:
     speed: float = 10.0
     replication: int = 3
     begin_h: float = 0.0
@@ -153,7 +153,7 @@ def main(
     """Write taxi rides to a feed by their times, whatever the pipeline does."""
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
-    replay = Replay(speed=speed, replication=replication, begin_h=begin, hours=hours)
+    replay = RideReplay(speed=speed, replication=replication, begin_h=begin, hours=hours)
     _write(folder, replay, tick, stopping)
 
 
@@ -163,7 +163,7 @@ def to_table(due: Iterable[Due]) -> pa.Table:
     return pa.table([pa.array(values, kind) for values, kind in zip(columns, _TYPES, strict=True)], names=_COLUMNS)
 
 
-def _write(folder: Path, replay: Replay, tick_s: float, stopping: list[int]) -> None:
+def _write(folder: Path, replay: RideReplay, tick_s: float, stopping: list[int]) -> None:
     from elastream.engines.spark.channels.kinds import open_channel
 
     channel = open_channel(folder)

@@ -25,7 +25,7 @@ _NUMBERS = ("pickup_lon", "pickup_lat", "dropoff_lon", "dropoff_lat")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ride:
+class ZoneRide:
     pickup: str
     dropoff: str
     pickup_lon: float
@@ -45,16 +45,16 @@ class Ride:
 
 
 @cache
-def rides() -> tuple[Ride, ...]:
+def rides() -> tuple[ZoneRide, ...]:
     file = files("elastream.workloads") / "rides" / "nyc_2015-12-01_noon.csv"
     with file.open(encoding="utf-8") as text:
         return tuple(
-            Ride(**{name: row[name] for name in _TEXTS}, **{name: float(row[name]) for name in _NUMBERS})  # type: ignore[arg-type]
+            ZoneRide(**{name: row[name] for name in _TEXTS}, **{name: float(row[name]) for name in _NUMBERS})  # type: ignore[arg-type]
             for row in csv.DictReader(text)
         )
 
 
-def ride(number: int) -> Ride:
+def ride(number: int) -> ZoneRide:
     return rides()[number % len(rides())]
 
 

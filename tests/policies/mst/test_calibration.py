@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from elastream.errors import InvalidInput
 from elastream.policies.mst.calibration import calibrate, calibrate_proportional
 from elastream.policies.mst.memory import remember
-from elastream.policies.mst.model import MstModel, Sustained
+from elastream.policies.mst.mst_model import MstModel, Sustained
 
 
 def truth(n: int, delay_s: float = 0.0, *, alpha: float = 100.0, beta: float = 0.8, gamma: float = 200.0) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-from elastream.decentralized.locks.port import GroupLock, LockStep, Position, Site
+from elastream.decentralized.locks.port import GroupLock, LockPosition, LockSite, LockStep
 from elastream.decentralized.locks.ra1 import Ra1
 from elastream.decentralized.locks.ra2 import Ra2
 from elastream.decentralized.locks.two_fgme import TwoFgme
@@ -23,4 +23,4 @@ LOCKS: Mapping[LockKind, type[TwoFgme] | type[Ra1] | type[Ra2]] = {
     LockKind.RA2: Ra2,
 }
 
-__all__ = ["LOCKS", "GroupLock", "LockKind", "LockStep", "Position", "Ra1", "Ra2", "Site", "TwoFgme"]
+__all__ = ["LOCKS", "GroupLock", "LockKind", "LockPosition", "LockSite", "LockStep", "Ra1", "Ra2", "TwoFgme"]

@@ -15,7 +15,7 @@ from elastream.decentralized.errors import IllegalEvent
 from elastream.errors import InvalidInput
 
 
-class Position(StrEnum):
+class LockPosition(StrEnum):
     IDLE = "idle"
     ASKING = "asking"
     INSIDE = "inside"
@@ -23,7 +23,7 @@ class Position(StrEnum):
 
 class HasPosition(Protocol):
     @property
-    def position(self) -> Position: ...
+    def position(self) -> LockPosition: ...
 
 
 State = TypeVar("State", bound=HasPosition)
@@ -53,7 +53,7 @@ class GroupLock(Protocol[State, Message]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class LockSite:
     """Where a member stands: its own name, the others of its group, and the members of the other group."""
 
     me: str
@@ -70,7 +70,7 @@ class Site:
         return self.siblings | self.competitors
 
 
-def require(position: Position, wanted: Position, event: str) -> None:
+def require(position: LockPosition, wanted: LockPosition, event: str) -> None:
     if position is not wanted:
         raise IllegalEvent(f"{event} is for a member that is {wanted}, and this one is {position}")
 

@@ -11,77 +11,77 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from elastream.decentralized.errors import IllegalEvent
-from elastream.decentralized.locks.port import LockStep, Position, Site, require, require_known, to_all
+from elastream.decentralized.locks.port import LockPosition, LockSite, LockStep, require, require_known, to_all
 
 
 @dataclass(frozen=True, slots=True)
-class Req:
+class Ra1Req:
     clock: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ack:
+class Ra1Ack:
     pass
 
 
-Message = Req | Ack
+Message = Ra1Req | Ra1Ack
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
-    position: Position = Position.IDLE
+class Ra1State:
+    position: LockPosition = LockPosition.IDLE
     clock: int = 0
     asks_since: int = 0
     granted: frozenset[str] = frozenset()
     deferred: frozenset[str] = frozenset()
 
 
-Step = LockStep[State, Message]
+Step = LockStep[Ra1State, Message]
 
 
 @dataclass(frozen=True)
 class Ra1:
-    site: Site
-    messages: ClassVar[tuple[type, ...]] = (Req, Ack)
+    site: LockSite
+    messages: ClassVar[tuple[type, ...]] = (Ra1Req, Ra1Ack)
 
-    def initial(self) -> State:
-        return State()
+    def initial(self) -> Ra1State:
+        return Ra1State()
 
-    def request(self, state: State, /) -> Step:
-        require(state.position, Position.IDLE, "a request")
+    def request(self, state: Ra1State, /) -> Step:
+        require(state.position, LockPosition.IDLE, "a request")
         clock = state.clock + 1
-        position = Position.ASKING if self.site.others else Position.INSIDE
+        position = LockPosition.ASKING if self.site.others else LockPosition.INSIDE
         asking = replace(state, position=position, clock=clock, asks_since=clock, granted=frozenset())
-        return LockStep(state=asking, sends=to_all(self.site.others, Req(clock)))
+        return LockStep(state=asking, sends=to_all(self.site.others, Ra1Req(clock)))
 
-    def receive(self, state: State, sender: str, message: Message, /) -> Step:
+    def receive(self, state: Ra1State, sender: str, message: Message, /) -> Step:
         require_known(sender, self.site.others)
         match message:
-            case Req(clock=clock):
+            case Ra1Req(clock=clock):
                 return self._requested(state, sender, clock)
-            case Ack():
+            case Ra1Ack():
                 return self._acknowledged(state, sender)
 
-    def exit(self, state: State, /) -> Step:
-        require(state.position, Position.INSIDE, "an exit")
-        return LockStep(state=State(clock=state.clock), sends=to_all(state.deferred, Ack()))
+    def exit(self, state: Ra1State, /) -> Step:
+        require(state.position, LockPosition.INSIDE, "an exit")
+        return LockStep(state=Ra1State(clock=state.clock), sends=to_all(state.deferred, Ra1Ack()))
 
-    def _requested(self, state: State, sender: str, clock: int) -> Step:
+    def _requested(self, state: Ra1State, sender: str, clock: int) -> Step:
         if sender in state.deferred:
             raise IllegalEvent(f"{sender!r} asks a second time before it was answered")
         state = replace(state, clock=max(state.clock, clock))
         if sender in self.site.competitors and self._comes_first(state, sender, clock):
             return LockStep(state=replace(state, deferred=state.deferred | {sender}))
-        return LockStep(state=state, sends=((sender, Ack()),))
+        return LockStep(state=state, sends=((sender, Ra1Ack()),))
 
-    def _comes_first(self, state: State, sender: str, clock: int) -> bool:
-        if state.position is Position.ASKING:
+    def _comes_first(self, state: Ra1State, sender: str, clock: int) -> bool:
+        if state.position is LockPosition.ASKING:
             return (state.asks_since, self.site.me) < (clock, sender)
-        return state.position is Position.INSIDE
+        return state.position is LockPosition.INSIDE
 
-    def _acknowledged(self, state: State, sender: str) -> Step:
-        if state.position is not Position.ASKING or sender in state.granted:
+    def _acknowledged(self, state: Ra1State, sender: str) -> Step:
+        if state.position is not LockPosition.ASKING or sender in state.granted:
             raise IllegalEvent(f"an acknowledgement of {sender!r} that nobody waits for")
         granted = state.granted | {sender}
-        position = Position.INSIDE if granted == self.site.others else Position.ASKING
+        position = LockPosition.INSIDE if granted == self.site.others else LockPosition.ASKING
         return LockStep(state=replace(state, position=position, granted=granted))

@@ -26,20 +26,20 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from elastream.decentralized.errors import IllegalEvent
-from elastream.decentralized.locks.port import LockStep, Position, Site, require, require_known, to_all
+from elastream.decentralized.locks.port import LockPosition, LockSite, LockStep, require, require_known, to_all
 
 Counts = tuple[tuple[str, int], ...]
 """A number for every member that has one above 0, in the order of the names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Req:
+class Ra2Req:
     clock: int
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ack:
+class Ra2Ack:
     number: int
     """Of the request that is acknowledged."""
     done: int
@@ -49,18 +49,18 @@ class Ack:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Ra2Start:
     number: int
     """Of the request that is captured."""
 
 
-Message = Req | Ack | Start
+Message = Ra2Req | Ra2Ack | Ra2Start
 Sends = tuple[tuple[str, Message], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
-    position: Position = Position.IDLE
+class Ra2State:
+    position: LockPosition = LockPosition.IDLE
     clock: int = 0
     asks_since: int = 0
     number: int = 0
@@ -79,39 +79,39 @@ class State:
         return dict(self.seen).get(name, 0) > dict(self.begun).get(name, 0)
 
 
-Step = LockStep[State, Message]
+Step = LockStep[Ra2State, Message]
 
 
 @dataclass(frozen=True)
 class Ra2:
-    site: Site
-    messages: ClassVar[tuple[type, ...]] = (Req, Ack, Start)
+    site: LockSite
+    messages: ClassVar[tuple[type, ...]] = (Ra2Req, Ra2Ack, Ra2Start)
 
-    def initial(self) -> State:
-        return State()
+    def initial(self) -> Ra2State:
+        return Ra2State()
 
-    def request(self, state: State, /) -> Step:
-        require(state.position, Position.IDLE, "a request")
+    def request(self, state: Ra2State, /) -> Step:
+        require(state.position, LockPosition.IDLE, "a request")
         clock, number = state.clock + 1, state.number + 1
-        asking = replace(state, position=Position.ASKING, clock=clock, asks_since=clock, number=number)
-        return self._enter_if_granted(asking, to_all(self.site.others, Req(clock, number)))
+        asking = replace(state, position=LockPosition.ASKING, clock=clock, asks_since=clock, number=number)
+        return self._enter_if_granted(asking, to_all(self.site.others, Ra2Req(clock, number)))
 
-    def receive(self, state: State, sender: str, message: Message, /) -> Step:
+    def receive(self, state: Ra2State, sender: str, message: Message, /) -> Step:
         require_known(sender, self.site.others)
         match message:
-            case Req():
+            case Ra2Req():
                 return self._requested(state, sender, message)
-            case Ack():
+            case Ra2Ack():
                 return self._acknowledged(state, sender, message)
-            case Start(number=number):
+            case Ra2Start(number=number):
                 return self._captured(state, sender, number)
 
-    def exit(self, state: State, /) -> Step:
-        require(state.position, Position.INSIDE, "an exit")
+    def exit(self, state: Ra2State, /) -> Step:
+        require(state.position, LockPosition.INSIDE, "an exit")
         again = frozenset(name for name in self.site.competitors if not state.captain and state.still_asks(name))
         idle = replace(
             state,
-            position=Position.IDLE,
+            position=LockPosition.IDLE,
             captain=False,
             granted=(),
             deferred=frozenset(),
@@ -122,7 +122,7 @@ class Ra2:
 
     # The three messages
 
-    def _requested(self, state: State, sender: str, request: Req) -> Step:
+    def _requested(self, state: Ra2State, sender: str, request: Ra2Req) -> Step:
         known = dict(state.seen).get(sender, 0)
         if request.number != known + 1:
             raise IllegalEvent(f"request {request.number} of {sender!r} after its request {known}")
@@ -135,51 +135,51 @@ class Ra2:
             return LockStep(state=replace(state, deferred=state.deferred | {sender}))
         return LockStep(state=state, sends=((sender, self._ack(state, sender)),))
 
-    def _acknowledged(self, state: State, sender: str, ack: Ack) -> Step:
+    def _acknowledged(self, state: Ra2State, sender: str, ack: Ra2Ack) -> Step:
         if ack.number > state.number:
             raise IllegalEvent(f"{sender!r} acknowledges request {ack.number}, and there were only {state.number}")
         begun = _with(state.begun, sender, ack.done)
         for name, number in ack.begun:
             begun = _with(begun, name, number)
         state = replace(state, begun=begun)
-        if state.position is Position.ASKING and ack.number == state.number:
+        if state.position is LockPosition.ASKING and ack.number == state.number:
             state = replace(state, granted=_with(state.granted, sender, ack.done + 1))
         return self._enter_if_granted(state, ())
 
-    def _captured(self, state: State, sender: str, number: int) -> Step:
+    def _captured(self, state: Ra2State, sender: str, number: int) -> Step:
         if sender not in self.site.siblings or number > state.number:
             raise IllegalEvent(f"{sender!r} captures request {number}, which it cannot")
-        if state.position is not Position.ASKING or number != state.number:
+        if state.position is not LockPosition.ASKING or number != state.number:
             return LockStep(state=state)  # entered on its own in the meantime
-        return LockStep(state=replace(state, position=Position.INSIDE))
+        return LockStep(state=replace(state, position=LockPosition.INSIDE))
 
     # Their parts
 
-    def _comes_first(self, state: State, sender: str, clock: int) -> bool:
-        if state.position is Position.ASKING:
+    def _comes_first(self, state: Ra2State, sender: str, clock: int) -> bool:
+        if state.position is LockPosition.ASKING:
             return (state.asks_since, self.site.me) < (clock, sender)
-        return state.position is Position.INSIDE
+        return state.position is LockPosition.INSIDE
 
-    def _ack(self, state: State, to: str) -> Ack:
-        done = state.number - (state.position is not Position.IDLE)
-        return Ack(number=dict(state.seen)[to], done=done, begun=state.begun)
+    def _ack(self, state: Ra2State, to: str) -> Ra2Ack:
+        done = state.number - (state.position is not LockPosition.IDLE)
+        return Ra2Ack(number=dict(state.seen)[to], done=done, begun=state.begun)
 
-    def _enter_if_granted(self, state: State, sends: Sends) -> Step:
-        if state.position is not Position.ASKING or not self._all_granted(state):
+    def _enter_if_granted(self, state: Ra2State, sends: Sends) -> Step:
+        if state.position is not LockPosition.ASKING or not self._all_granted(state):
             return LockStep(state=state, sends=sends)
-        step = self._capture(replace(state, position=Position.INSIDE, captain=True))
+        step = self._capture(replace(state, position=LockPosition.INSIDE, captain=True))
         return replace(step, sends=(*sends, *step.sends))
 
-    def _capture(self, state: State) -> Step:
+    def _capture(self, state: Ra2State) -> Step:
         """Start every sibling that asks."""
         found = sorted(name for name in self.site.siblings if state.still_asks(name))
         seen, begun = dict(state.seen), state.begun
         for name in found:
             begun = _with(begun, name, seen[name])
-        sends = tuple((name, Start(seen[name])) for name in found)
+        sends = tuple((name, Ra2Start(seen[name])) for name in found)
         return LockStep(state=replace(state, begun=begun), sends=sends)
 
-    def _all_granted(self, state: State) -> bool:
+    def _all_granted(self, state: Ra2State) -> bool:
         granted, begun = dict(state.granted), dict(state.begun)
         return all(granted.get(name, 0) > begun.get(name, 0) for name in self.site.competitors) and all(
             name in granted for name in self.site.siblings

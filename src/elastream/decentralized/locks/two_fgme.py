@@ -25,34 +25,34 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from elastream.decentralized.errors import IllegalEvent
-from elastream.decentralized.locks.port import LockStep, Position, Site, require, require_known, to_all
+from elastream.decentralized.locks.port import LockPosition, LockSite, LockStep, require, require_known, to_all
 
 
 @dataclass(frozen=True, slots=True)
-class Req:
+class TwoFgmeReq:
     clock: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ack:
+class TwoFgmeAck:
     left: bool = False
     """The sender acknowledges because it leaves."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class TwoFgmeEnd:
     """The sender has left; nothing was asked of it."""
 
     clock: int
 
 
-Message = Req | Ack | End
+Message = TwoFgmeReq | TwoFgmeAck | TwoFgmeEnd
 Sends = tuple[tuple[str, Message], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
-    position: Position = Position.IDLE
+class TwoFgmeState:
+    position: LockPosition = LockPosition.IDLE
     clock: int = 0
     asks_since: int = 0
     """The clock of the own request: its priority, with the name where two are equal."""
@@ -66,43 +66,43 @@ class State:
     """Competitors to be acknowledged later."""
 
 
-Step = LockStep[State, Message]
+Step = LockStep[TwoFgmeState, Message]
 
 
 @dataclass(frozen=True)
 class TwoFgme:
-    site: Site
-    messages: ClassVar[tuple[type, ...]] = (Req, Ack, End)
+    site: LockSite
+    messages: ClassVar[tuple[type, ...]] = (TwoFgmeReq, TwoFgmeAck, TwoFgmeEnd)
 
-    def initial(self) -> State:
-        return State()
+    def initial(self) -> TwoFgmeState:
+        return TwoFgmeState()
 
-    def request(self, state: State, /) -> Step:
-        require(state.position, Position.IDLE, "a request")
+    def request(self, state: TwoFgmeState, /) -> Step:
+        require(state.position, LockPosition.IDLE, "a request")
         clock = state.clock + 1
-        asking = replace(state, position=Position.ASKING, clock=clock, asks_since=clock)
+        asking = replace(state, position=LockPosition.ASKING, clock=clock, asks_since=clock)
         return self._enter_if_granted(*self._ask_the_rest(asking))
 
-    def receive(self, state: State, sender: str, message: Message, /) -> Step:
+    def receive(self, state: TwoFgmeState, sender: str, message: Message, /) -> Step:
         require_known(sender, self.site.competitors)
         match message:
-            case Req(clock=clock):
+            case TwoFgmeReq(clock=clock):
                 return self._requested(state, sender, clock)
-            case Ack(left=left):
+            case TwoFgmeAck(left=left):
                 return self._acknowledged(state, sender, left)
-            case End(clock=clock):
+            case TwoFgmeEnd(clock=clock):
                 return self._ended(state, clock)
 
-    def exit(self, state: State, /) -> Step:
-        require(state.position, Position.INSIDE, "an exit")
+    def exit(self, state: TwoFgmeState, /) -> Step:
+        require(state.position, LockPosition.INSIDE, "an exit")
         rest = self.site.competitors - state.deferred
-        sends: Sends = (*to_all(state.deferred, Ack(left=True)), *to_all(rest, End(state.clock)))
-        idle = State(clock=state.clock, yields=bool(state.deferred), outdated=state.outdated)
+        sends: Sends = (*to_all(state.deferred, TwoFgmeAck(left=True)), *to_all(rest, TwoFgmeEnd(state.clock)))
+        idle = TwoFgmeState(clock=state.clock, yields=bool(state.deferred), outdated=state.outdated)
         return LockStep(state=idle, sends=sends)
 
     # The three messages
 
-    def _requested(self, state: State, sender: str, clock: int) -> Step:
+    def _requested(self, state: TwoFgmeState, sender: str, clock: int) -> Step:
         if sender in state.deferred:
             raise IllegalEvent(f"{sender!r} asks a second time before it was answered")
         state = replace(state, clock=max(state.clock, clock))
@@ -115,7 +115,7 @@ class TwoFgme:
             sends += more
         return LockStep(state=replace(state, yields=True, deferred=frozenset()), sends=sends)
 
-    def _acknowledged(self, state: State, sender: str, left: bool) -> Step:
+    def _acknowledged(self, state: TwoFgmeState, sender: str, left: bool) -> Step:
         if sender in state.outdated:
             outdated = list(state.outdated)
             outdated.remove(sender)
@@ -129,34 +129,34 @@ class TwoFgme:
             state, sends = self._ask_the_rest(replace(state, yields=False))
         return self._enter_if_granted(state, sends)
 
-    def _ended(self, state: State, clock: int) -> Step:
+    def _ended(self, state: TwoFgmeState, clock: int) -> Step:
         now = replace(state, clock=max(state.clock, clock), yields=False)
         now, sends = self._ask_the_rest(now)
         return LockStep(state=now, sends=sends)
 
     # Their parts
 
-    def _defers(self, state: State, sender: str, clock: int) -> bool:
-        if state.position is Position.ASKING and not state.yields:
+    def _defers(self, state: TwoFgmeState, sender: str, clock: int) -> bool:
+        if state.position is LockPosition.ASKING and not state.yields:
             return (state.asks_since, self.site.me) < (clock, sender)
-        return state.position is Position.INSIDE
+        return state.position is LockPosition.INSIDE
 
-    def _grant(self, state: State, sender: str, *, request_stands: bool) -> tuple[State, Sends]:
+    def _grant(self, state: TwoFgmeState, sender: str, *, request_stands: bool) -> tuple[TwoFgmeState, Sends]:
         """Acknowledge, and take the own request back, unless it waits there for the sender's exit."""
         if sender in state.granted:
             state = replace(state, granted=state.granted - {sender}, asked=state.asked - {sender})
         elif sender in state.asked and not request_stands:
             outdated = tuple(sorted((*state.outdated, sender)))
             state = replace(state, asked=state.asked - {sender}, outdated=outdated)
-        return state, ((sender, Ack()),)
+        return state, ((sender, TwoFgmeAck()),)
 
-    def _ask_the_rest(self, state: State) -> tuple[State, Sends]:
-        if state.position is not Position.ASKING or state.yields:
+    def _ask_the_rest(self, state: TwoFgmeState) -> tuple[TwoFgmeState, Sends]:
+        if state.position is not LockPosition.ASKING or state.yields:
             return state, ()
         rest = self.site.competitors - state.asked
-        return replace(state, asked=self.site.competitors), to_all(rest, Req(state.asks_since))
+        return replace(state, asked=self.site.competitors), to_all(rest, TwoFgmeReq(state.asks_since))
 
-    def _enter_if_granted(self, state: State, sends: Sends) -> Step:
-        if state.position is Position.ASKING and state.granted == self.site.competitors:
-            state = replace(state, position=Position.INSIDE, yields=False)
+    def _enter_if_granted(self, state: TwoFgmeState, sends: Sends) -> Step:
+        if state.position is LockPosition.ASKING and state.granted == self.site.competitors:
+            state = replace(state, position=LockPosition.INSIDE, yields=False)
         return LockStep(state=state, sends=sends)

@@ -2,8 +2,8 @@
 
 from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
 from elastream.engines.simulated.engine import SimulatedEngine
+from elastream.engines.simulated.engine_model import DowntimeScope, EngineModel, OperatorModel, SourceModel
 from elastream.engines.simulated.ideal import Ideal, least_plan, sustains
-from elastream.engines.simulated.model import DowntimeScope, EngineModel, OperatorModel, SourceModel
 from elastream.engines.simulated.scenario import Scenario, read_scenario
 
 __all__ = [

@@ -18,22 +18,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from elastream.dataflow import Channel, Dataflow, Plan
-from elastream.engines.simulated.history import History
-from elastream.engines.simulated.model import DowntimeScope, EngineModel, Instances
+from elastream.engines.simulated.engine_model import DowntimeScope, EngineModel, InstanceSet
+from elastream.engines.simulated.history import SimulatedHistory
 from elastream.engines.simulated.readings import Noise, operator_readings, source_reading
 from elastream.engines.simulated.stages import (
-    Operator,
+    OperatorStage,
     PacedSource,
     Queue,
-    Source,
+    SourceStage,
     Stage,
     WindowedOperator,
     divide_workers,
 )
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
-from elastream.monitor import Snapshot
+from elastream.manager.engine import RescaleOutcome
+from elastream.measurement import Snapshot
 from elastream.nodes.places import Chosen, NoNodeLeftError, Placement, Places
 
 _ROUNDING = 1e-9  # a share of a step that is not worth a step of its own
@@ -63,7 +63,7 @@ class OperatorTotals:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Totals:
+class RecordTotals:
     """Where every record since the start of the simulation is now."""
 
     sources: Mapping[str, SourceTotals]
@@ -79,7 +79,7 @@ class SimulatedEngine:
         self._sources = _sources(model, self._queues)
         self._operators = _operators(model, self._queues)
         self._stages: Sequence[Stage] = (*self._sources, *self._operators)
-        self._instances: Mapping[str, Instances] = {}
+        self._instances: Mapping[str, InstanceSet] = {}
         self._nodes = model.nodes
         self._placement: Placement = dict(model.initial_nodes)
         self._noise = Noise(model.noise, random.Random(f"noise {model.seed}"))
@@ -87,7 +87,7 @@ class SimulatedEngine:
         self._failure: str | None = None
         self._now_s = 0.0
         self._marked_s = 0.0
-        self.history = History(self._sources, self._queues, self._stages if record_progress else ())
+        self.history = SimulatedHistory(self._sources, self._queues, self._stages if record_progress else ())
         self._apply(model.initial_plan, self._chosen(model.initial_plan, {}).placement)
         self._mark()
 
@@ -123,24 +123,26 @@ class SimulatedEngine:
         self._mark()
         return snapshot
 
-    def rescale(self, decision: Decision) -> Outcome:
+    def rescale(self, decision: Decision) -> RescaleOutcome:
         after = self._plan.with_changes(decision.after)
         changed = {change.operator for change in self._plan.changes_to(after)}
         if not changed:
-            return Outcome(plan=self._plan, succeeded=True, took_s=0.0, detail="this plan is already in force")
+            return RescaleOutcome(
+                plan=self._plan, succeeded=True, took_s=0.0, detail="this plan is already in force"
+            )
         self._check(after, changed)
         if self._failure is not None:
             detail, self._failure = self._failure, None
-            return Outcome(plan=self._plan, succeeded=False, took_s=0.0, detail=detail)
+            return RescaleOutcome(plan=self._plan, succeeded=False, took_s=0.0, detail=detail)
         try:
             chosen = self._chosen(after, decision.nodes)
         except NoNodeLeftError as error:
-            return Outcome(plan=self._plan, succeeded=False, took_s=0.0, detail=str(error))
+            return RescaleOutcome(plan=self._plan, succeeded=False, took_s=0.0, detail=str(error))
         took_s = self._downtime_rng.uniform(*self._model.downtime_range_s)
         self._stand_still(changed, took_s)
         self._apply(after, chosen.placement)
         self._mark()
-        return Outcome(plan=after, succeeded=True, took_s=took_s, detail=chosen.told)
+        return RescaleOutcome(plan=after, succeeded=True, took_s=took_s, detail=chosen.told)
 
     # The clock
 
@@ -168,8 +170,8 @@ class SimulatedEngine:
             raise ElastreamError(f"{name!r}: this model has no nodes")
         self._nodes = self._nodes.with_node(name, available=available)
 
-    def totals(self) -> Totals:
-        return Totals(
+    def totals(self) -> RecordTotals:
+        return RecordTotals(
             sources={
                 s.name: SourceTotals(arrived=s.arrived, emitted=s.processed, backlog=s.backlog)
                 for s in self._sources
@@ -253,27 +255,27 @@ def _queues(model: EngineModel) -> tuple[Queue, ...]:
     )
 
 
-def _sources(model: EngineModel, queues: Sequence[Queue]) -> tuple[Source, ...]:
-    sources: list[Source] = []
+def _sources(model: EngineModel, queues: Sequence[Queue]) -> tuple[SourceStage, ...]:
+    sources: list[SourceStage] = []
     for name in model.dataflow.sources:
         part, outputs = model.sources[name], [queue for queue in queues if queue.producer == name]
         rate_at, most_per_s = part.load.rate_at, part.max_rate_per_s
         if math.isinf(part.replay_speed):
-            sources.append(Source(name, outputs, rate_at, most_per_s))
+            sources.append(SourceStage(name, outputs, rate_at, most_per_s))
         else:
             sources.append(PacedSource(name, outputs, rate_at, most_per_s, part.replay_speed))
     return tuple(sources)
 
 
-def _operators(model: EngineModel, queues: Sequence[Queue]) -> tuple[Operator, ...]:
+def _operators(model: EngineModel, queues: Sequence[Queue]) -> tuple[OperatorStage, ...]:
     """In topological order."""
-    operators: list[Operator] = []
+    operators: list[OperatorStage] = []
     for name in model.dataflow.scalable:
         inputs = [queue for queue in queues if queue.consumer == name]
         outputs = [queue for queue in queues if queue.producer == name]
         part = model.operators[name]
         if part.window_s is None:
-            operators.append(Operator(name, inputs, outputs))
+            operators.append(OperatorStage(name, inputs, outputs))
         else:
             window_s, weight = part.window_s, part.fire_weight
             operators.append(WindowedOperator(name, inputs, outputs, window_s=window_s, fire_weight=weight))

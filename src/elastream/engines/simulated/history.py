@@ -6,10 +6,10 @@ from array import array
 from collections.abc import Mapping, Sequence
 
 from elastream.dataflow import Plan
-from elastream.engines.simulated.stages import Queue, Source, Stage
+from elastream.engines.simulated.stages import Queue, SourceStage, Stage
 
 
-class History:
+class SimulatedHistory:
     """Samples, each taken at the end of a step; all the arrays have the same length."""
 
     times_s: array[float]
@@ -28,7 +28,7 @@ class History:
     downtimes_s: list[tuple[float, float]]
     """Start and end of each action."""
 
-    def __init__(self, sources: Sequence[Source], queues: Sequence[Queue], followed: Sequence[Stage]) -> None:
+    def __init__(self, sources: Sequence[SourceStage], queues: Sequence[Queue], followed: Sequence[Stage]) -> None:
         self.times_s, self.source_backlog, self.queued = array("d"), array("d"), array("d")
         self.arriving_per_s = {source.name: array("d") for source in sources}
         self.emitted_per_s = {source.name: array("d") for source in sources}

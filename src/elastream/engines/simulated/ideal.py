@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from elastream.dataflow import Plan
-from elastream.engines.simulated.model import EngineModel
+from elastream.engines.simulated.engine_model import EngineModel
 
 _ROUNDING = 1e-9  # by how much, relatively, a capacity may miss a rate and still count as equal
 _MOST_SEARCHED = 10_000  # for operators without a bound, whose capacity may never reach what is asked of them

@@ -10,9 +10,9 @@ import math
 import random
 from collections.abc import Iterator
 
-from elastream.engines.simulated.model import Instances
-from elastream.engines.simulated.stages import Counters, Operator, Source
-from elastream.monitor import Reading
+from elastream.engines.simulated.engine_model import InstanceSet
+from elastream.engines.simulated.stages import Counters, OperatorStage, SourceStage
+from elastream.measurement import Reading
 
 
 class Noise:
@@ -29,7 +29,7 @@ class Noise:
 
 
 def operator_readings(
-    operator: Operator, span: Counters, window_s: float, instances: Instances, noise: Noise
+    operator: OperatorStage, span: Counters, window_s: float, instances: InstanceSet, noise: Noise
 ) -> Iterator[Reading]:
     """One for each instance: its part of the records, and the time that it took for them."""
     queued = operator.queued()
@@ -53,7 +53,7 @@ def operator_readings(
         )
 
 
-def source_reading(source: Source, span: Counters, window_s: float) -> Reading:
+def source_reading(source: SourceStage, span: Counters, window_s: float) -> Reading:
     useful_s = min(window_s, span.taken / source.max_rate_per_s)
     return Reading(
         operator=source.name,

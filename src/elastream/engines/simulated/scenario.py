@@ -25,15 +25,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from elastream.arrivals.load_format import LoadEntry
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.durations import seconds
 from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
 from elastream.engines.simulated.checks import require_not_negative, require_positive
-from elastream.engines.simulated.model import DowntimeScope, EngineModel, OperatorModel, SourceModel
+from elastream.engines.simulated.engine_model import DowntimeScope, EngineModel, OperatorModel, SourceModel
 from elastream.errors import InvalidInput
-from elastream.formats import Duration, Strict, parse, read_text, read_yaml
+from elastream.formats import Duration, Strict, is_number, parse, read_text, read_yaml
 from elastream.nodes.files import NodesEntry
-from elastream.workloads.load import Brownian, Constant, Load, Sine, Steps, bundled_trace, read_trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +48,9 @@ class Scenario:
     cost_per_instance_hour: float
 
 
-def _is_number(value: Any) -> bool:
-    """A number that a float can hold."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**1023
-
-
 def _number_as(key: str, value: Any) -> Any:
     """A bare number is short for the mapping with only this key."""
-    return {key: value} if _is_number(value) else value
+    return {key: value} if is_number(value) else value
 
 
 def _duration_range(value: Any) -> tuple[float, float]:
@@ -66,15 +61,9 @@ def _duration_range(value: Any) -> tuple[float, float]:
     return seconds(value), seconds(value)
 
 
-def _step(value: Any) -> tuple[float, float]:
-    if not (isinstance(value, list) and len(value) == 2 and _is_number(value[1])):
-        raise ValueError(f"a step is [from when, records per second], found {value!r}")
-    return seconds(value[0]), float(value[1])
-
-
 def _selectivity(value: Any) -> Any:
     ratios = value.values() if isinstance(value, dict) else [value]
-    if not all(map(_is_number, ratios)):
+    if not all(map(is_number, ratios)):
         raise ValueError(f"a number, or a mapping with a number for each downstream operator, found {value!r}")
     return value
 
@@ -89,62 +78,6 @@ class EngineEntry(Strict):
     noise: float = 0.0
     seed: int = 0
     shared_workers: bool = False
-
-
-class SineEntry(Strict):
-    mean: float
-    amplitude: float
-    period: Duration
-    phase: Duration = 0.0
-
-
-class BrownianEntry(Strict):
-    start: float
-    step_std: float
-    step: Duration = 60.0
-    minimum: float = 0.0
-    maximum: float | None = None
-    seed: int = 0
-
-
-class LoadEntry(Strict):
-    """One of the first five; the rest belongs to a trace."""
-
-    constant: float | None = None
-    steps: list[Annotated[tuple[float, float], BeforeValidator(_step)]] | None = None
-    sine: SineEntry | None = None
-    brownian: BrownianEntry | None = None
-    trace: str | None = Field(default=None, description="a bundled trace, or a CSV file beside the scenario")
-    speed: float = 1.0
-    scale: float = 1.0
-    repeat: bool = False
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> LoadEntry:
-        kinds = ("constant", "steps", "sine", "brownian", "trace")
-        given = [kind for kind in kinds if getattr(self, kind) is not None]
-        if len(given) != 1:
-            raise ValueError(f"a load is one of {', '.join(kinds)}; found {' and '.join(given) or 'none'}")
-        of_trace = self.model_fields_set - set(kinds)
-        if of_trace and self.trace is None:
-            raise ValueError(f"{min(of_trace)} belongs to a trace, found it with {given[0]}")
-        return self
-
-    def load(self, folder: Path) -> Load:
-        if self.constant is not None:
-            return Constant(records_per_s=self.constant)
-        if self.steps is not None:
-            return Steps(steps=tuple(self.steps))
-        if self.sine is not None:
-            wave = self.sine
-            return Sine(mean=wave.mean, amplitude=wave.amplitude, period_s=wave.period, phase_s=wave.phase)
-        if self.brownian is not None:
-            options = self.brownian.model_dump(exclude={"step"})
-            return Brownian(step_s=self.brownian.step, **options)
-        assert self.trace is not None  # by _one_kind
-        if self.trace.endswith(".csv"):
-            return read_trace(folder / self.trace, speed=self.speed, scale=self.scale, repeat=self.repeat)
-        return bundled_trace(self.trace, speed=self.speed, scale=self.scale, repeat=self.repeat)
 
 
 class CapacityEntry(Strict):

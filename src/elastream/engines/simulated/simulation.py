@@ -11,22 +11,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from elastream.arrivals.load import Load
 from elastream.dataflow import Plan
 from elastream.engines.simulated.engine import SimulatedEngine
-from elastream.engines.simulated.history import History
+from elastream.engines.simulated.engine_model import EngineModel
+from elastream.engines.simulated.history import SimulatedHistory
 from elastream.engines.simulated.ideal import Ideal
-from elastream.engines.simulated.model import EngineModel
 from elastream.engines.simulated.pace import Pace, PacedClock
 from elastream.manager.decision import Decision
 from elastream.manager.events import Acted, Decided, Event
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
-from elastream.monitor import Snapshot
-from elastream.monitor.elasticity import Elasticity, Moment, elasticity
+from elastream.measurement import Snapshot
+from elastream.measurement.elasticity import Elasticity, Moment, elasticity
 from elastream.nodes.choice import closest
 from elastream.policies.catalog import Policy
-from elastream.workloads.load import Load
 
 _DEMAND_EVERY_S = 10.0
 _DONE = 0.5  # of a record: a fluid model never comes to exactly none
@@ -49,7 +49,7 @@ class Simulation:
 
     model: EngineModel
     duration_s: float
-    history: History
+    history: SimulatedHistory
     snapshots: tuple[Snapshot, ...]
     events: tuple[Event, ...]
     elasticity: Elasticity
@@ -185,7 +185,7 @@ def _drain(engine: SimulatedEngine, duration_s: float) -> float:
     return engine.now()
 
 
-def _moments(model: EngineModel, history: History, duration_s: float) -> Iterator[Moment]:
+def _moments(model: EngineModel, history: SimulatedHistory, duration_s: float) -> Iterator[Moment]:
     """Demand and supply every few seconds; a change of plan within such a span counts from its end."""
     times_s = [t for t, _ in history.plans]
     ideal = Ideal(model)

@@ -92,7 +92,7 @@ class Stage(ABC):
         return amount
 
 
-class Source(Stage):
+class SourceStage(Stage):
     __slots__ = ("arrived", "arriving_per_s", "backlog", "emitted", "max_rate_per_s", "rate_at")
 
     def __init__(
@@ -130,7 +130,7 @@ class Source(Stage):
         )
 
 
-class PacedSource(Source):
+class PacedSource(SourceStage):
     """Replays a backlog by the times at which its records came, so many times as fast at most.
 
     Emitting takes no time, so while it is late and held back it waits all the time, however little is missing.
@@ -191,7 +191,7 @@ class PacedSource(Source):
             self.came.popleft()
 
 
-class Operator(Stage):
+class OperatorStage(Stage):
     __slots__ = ("full_rate_per_s", "inputs", "rate_per_s", "taken", "worked")
 
     def __init__(self, name: str, inputs: Sequence[Queue], outputs: Sequence[Queue]) -> None:
@@ -245,7 +245,7 @@ class Operator(Stage):
         return records, records
 
 
-class WindowedOperator(Operator):
+class WindowedOperator(OperatorStage):
     """Sets records aside cheaply; when the window fires, they must be worked off before others are taken."""
 
     __slots__ = ("aside", "fire_weight", "firing", "next_fire_s", "window_s")
@@ -302,7 +302,9 @@ class WindowedOperator(Operator):
         return fires * self.fire_weight + self.queued() + arriving, fires
 
 
-def divide_workers(sources: Sequence[Source], operators: Sequence[Operator], now_s: float, dt_s: float) -> None:
+def divide_workers(
+    sources: Sequence[SourceStage], operators: Sequence[OperatorStage], now_s: float, dt_s: float
+) -> None:
     """Give operators that share their workers time in proportion to what each of them would need.
 
     What each would need follows from what waits for it and from what those before it would put out.

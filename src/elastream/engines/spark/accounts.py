@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.files import FileChannel
-from elastream.engines.spark.channels.segments import Head, Position, SegmentLog
+from elastream.engines.spark.channels.segments import Head, SegmentLog, StreamPosition
 from elastream.engines.spark.checkpoint import moved_state, newest_committed, position, positions
 from elastream.engines.spark.ledger import Ledger, is_batch, read_ledger, write_ledger
-from elastream.engines.spark.pipeline import Kind, Pipeline, Step
+from elastream.engines.spark.pipeline import Kind, Pipeline, PipelineStep
 from elastream.engines.spark.plan_reads import PlanReads
 from elastream.engines.spark.workspace import Workspace
-from elastream.monitor.accounts import Accounts, Counted, InputAccount, StepAccount, read_fault
+from elastream.measurement.accounts import Accounts, Counted, InputAccount, StepAccount, read_fault
 
 _MOST_FAULTS = 100
 
@@ -33,12 +33,12 @@ _MOST_FAULTS = 100
 class _Book:
     """Of one step with a query."""
 
-    step: Step
+    step: PipelineStep
     reads: PlanReads
-    output: Channel | None
+    output: DurableChannel | None
     counted: Counted | None
     """How often Spark counts the records of a batch; None where that cannot be said."""
-    began: Mapping[str, Position]
+    began: Mapping[str, StreamPosition]
     """Where its query begins to read each channel, where it has no checkpoint."""
     ledger: Ledger
     found: Ledger = field(init=False)
@@ -59,7 +59,7 @@ class Books:
         self._faults: list[str] = []
         self._told_faults = 0
 
-    def open(self, step: Step, reads: PlanReads, output: Channel | None) -> None:
+    def open(self, step: PipelineStep, reads: PlanReads, output: DurableChannel | None) -> None:
         """For a step whose query is about to be started."""
         self._books[step.name] = _Book(
             step=step,
@@ -70,7 +70,7 @@ class Books:
             ledger=read_ledger(self._workspace.ledger(step.name)),
         )
 
-    def _counted(self, step: Step, reads: PlanReads, output: Channel | None) -> Counted | None:
+    def _counted(self, step: PipelineStep, reads: PlanReads, output: DurableChannel | None) -> Counted | None:
         if not reads.takes_all or (step.kind is Kind.SINK and step.function is not None):
             return None
         if not self._local:
@@ -111,7 +111,7 @@ class Books:
             faults=tuple(self._faults),
         )
 
-    def _account(self, step: Step) -> StepAccount:
+    def _account(self, step: PipelineStep) -> StepAccount:
         book = self._books.get(step.name)
         if book is None:  # a feed: another process writes it
             return StepAccount(operator=step.name, records_out=self._log(step.name).head().records)
@@ -132,7 +132,7 @@ class Books:
             uncounted_before=book.found.untold,
         )
 
-    def _inputs(self, step: Step) -> tuple[InputAccount, ...]:
+    def _inputs(self, step: PipelineStep) -> tuple[InputAccount, ...]:
         committed = self._committed(step.name)
         found = []
         for read in step.reads:
@@ -142,7 +142,7 @@ class Books:
                 InputAccount(
                     producer=read,
                     published=head.records,
-                    read=committed.get(read, Position()).record,
+                    read=committed.get(read, StreamPosition()).record,
                     waiting=_held(log, head, log.acknowledged(step.name)),
                 )
             )
@@ -174,7 +174,7 @@ class Books:
         read = positions(self._workspace.checkpoint(book.step.name), batch, book.reads.streams)
         return kept, sum(at.record for at in read.values())
 
-    def _committed(self, name: str) -> Mapping[str, Position]:
+    def _committed(self, name: str) -> Mapping[str, StreamPosition]:
         """Up to where Spark has committed each channel that a step reads."""
         checkpoint = self._workspace.checkpoint(name)
         batch = newest_committed(checkpoint)
@@ -194,7 +194,7 @@ def _taken_from_outside(book: _Book, untold: int) -> int | None:
     return book.ledger.read if book.output is None or isinstance(book.output, FileChannel) else None
 
 
-def _held(log: SegmentLog, head: Head, after: Position) -> int:
+def _held(log: SegmentLog, head: Head, after: StreamPosition) -> int:
     """What the entries of a log hold behind a position, up to the head: it may have grown since."""
     commits = (commit for commit in log.all_commits() if commit.number < head.commits)
     return sum(max(0, commit.after - max(commit.before, after.record)) for commit in commits)

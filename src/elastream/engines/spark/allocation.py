@@ -32,7 +32,7 @@ from elastream.engines.spark.executors import (
 )
 from elastream.engines.spark.rest import RestApi, get_json, post
 from elastream.errors import ElastreamError
-from elastream.monitor.executor import ExecutorReading
+from elastream.measurement.executor import ExecutorReading
 from elastream.nodes import NodePool
 from elastream.nodes.places import Placement
 

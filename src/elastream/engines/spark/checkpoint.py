@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from elastream.engines.spark.channels.segments import Position
+from elastream.engines.spark.channels.segments import StreamPosition
 from elastream.errors import ElastreamError
 
 _OWN_LINES = 2
@@ -27,7 +27,7 @@ def newest_committed(checkpoint: Path) -> int | None:
     return max((int(name) for name in found if name.isdigit()), default=None)
 
 
-def positions(checkpoint: Path, batch: int, reads: Sequence[str | None]) -> dict[str, Position]:
+def positions(checkpoint: Path, batch: int, reads: Sequence[str | None]) -> dict[str, StreamPosition]:
     """Up to where a batch reads each channel; `reads` are the channels of the plan, with None for other streams.
 
     A channel that the plan has in several places is one stream, which is then told several times.
@@ -41,7 +41,7 @@ def positions(checkpoint: Path, batch: int, reads: Sequence[str | None]) -> dict
             f"{checkpoint}/offsets/{batch}: a position for each of {len(reads)} inputs was expected, "
             f"found {len(lines)}"
         )
-    found: dict[str, Position] = {}
+    found: dict[str, StreamPosition] = {}
     for channel, line in zip(reads, lines, strict=True):
         if channel is not None:
             at = position(line)
@@ -49,13 +49,13 @@ def positions(checkpoint: Path, batch: int, reads: Sequence[str | None]) -> dict
     return found
 
 
-def position(text: str) -> Position:
+def position(text: str) -> StreamPosition:
     """As Spark writes it down; the beginning, where it has not read anything yet."""
     if text == _NOTHING_YET:
-        return Position()
+        return StreamPosition()
     try:
         told = json.loads(text)
-        return Position(record=int(told["record"]), commit=int(told["commit"]))
+        return StreamPosition(record=int(told["record"]), commit=int(told["commit"]))
     except (ValueError, LookupError, TypeError):
         raise ElastreamError(f"a position in a channel was expected, found {text!r}") from None
 

@@ -14,9 +14,9 @@ from typing import Any, Self
 
 from elastream.engines.spark.daemons import Daemons
 from elastream.engines.spark.executors import memory_mib
+from elastream.engines.spark.java import check_java
 from elastream.engines.spark.ports import checked_port
 from elastream.engines.spark.rest import get_json
-from elastream.engines.spark.session import check_java
 from elastream.errors import ElastreamError, InvalidInput
 
 _START_TIMEOUT_S = 120.0
@@ -46,7 +46,7 @@ class ClusterOptions:
         memory_mib(self.memory)
 
 
-class Cluster:
+class StandaloneCluster:
     """As a context: it is up inside, and all of its processes are gone afterwards."""
 
     def __init__(self, options: ClusterOptions) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.accounts import Books
 from elastream.engines.spark.allocation import Allocation, allocation_for
-from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind
@@ -42,21 +42,21 @@ from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.on_nodes import OnWorkers
 from elastream.engines.spark.on_nodes import on_nodes as placed_on
-from elastream.engines.spark.pipeline import Kind, Pipeline, Step
+from elastream.engines.spark.pipeline import Kind, Pipeline, PipelineStep
 from elastream.engines.spark.plan_reads import plan_reads
 from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.same_folder import check_same_folder
 from elastream.engines.spark.stages import Stages
-from elastream.engines.spark.state import Refused, take_up_wanted
+from elastream.engines.spark.state import RepartitionRefused, take_up_wanted
 from elastream.engines.spark.watermark_watch import WatermarkWatch
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
-from elastream.manager.engine import Outcome
-from elastream.monitor import Reading, Snapshot
-from elastream.monitor.accounts import Accounts, drops_text
-from elastream.monitor.batch_cost import BatchCost
+from elastream.manager.engine import RescaleOutcome
+from elastream.measurement import Reading, Snapshot
+from elastream.measurement.accounts import Accounts, drops_text
+from elastream.measurement.batch_cost import BatchCost
 from elastream.nodes.places import NoNodeLeftError
 
 _MOST_FAILURES = 4  # of a query in a row; after as many the run ends
@@ -195,7 +195,7 @@ class SparkEngine:
     def plan(self) -> Plan:
         return Plan({name: self._queries[name].parallelism for name in self._graph.scalable})
 
-    def rescale(self, decision: Decision) -> Outcome:
+    def rescale(self, decision: Decision) -> RescaleOutcome:
         """All operators at once: each is restarted, where it must be, in a thread of its own.
 
         Executors come before their tasks and go after them.
@@ -211,7 +211,7 @@ class SparkEngine:
             self.shortage = self._allocation.make_room(self._slots(wanted))
         except NoNodeLeftError as error:
             took_s = time.monotonic() - began
-            return Outcome(plan=before, succeeded=False, took_s=took_s, detail=str(error))
+            return RescaleOutcome(plan=before, succeeded=False, took_s=took_s, detail=str(error))
         failures: list[str] = []
 
         def change(name: str, parallelism: int) -> None:
@@ -233,7 +233,7 @@ class SparkEngine:
         self._mark()
         took_s = time.monotonic() - began
         detail = "; ".join(filter(None, (*failures, chosen, self.shortage, kept)))
-        return Outcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail=detail)
+        return RescaleOutcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail=detail)
 
     def measure(self) -> Snapshot:
         trouble = self._workspace.channels.trouble()
@@ -304,7 +304,7 @@ class SparkEngine:
         shared = [run, *kept] if state or self._workspace.channels.records_in_folder else kept
         check_same_folder(self._spark, [run, *kept], on_executors=shared)
 
-    def _declare(self, step: Step, parallelism: int) -> None:
+    def _declare(self, step: PipelineStep, parallelism: int) -> None:
         """Find out what a step puts out, and make its channel ready."""
         self._take_up(step, parallelism)
         if step.kind is Kind.FEED:
@@ -324,7 +324,7 @@ class SparkEngine:
             self._schemas[step.name] = without_marks(frame.schema)
             self._carried[step.name] = carried_delays(frame, output_mode=step.output_mode)
 
-    def _declared_frame(self, step: Step) -> DataFrame:
+    def _declared_frame(self, step: PipelineStep) -> DataFrame:
         """With the watermarks that hold for its inputs, but where it declares one of its own."""
         frame = self._build(step)
         if step.kind is not Kind.OPERATOR:
@@ -345,7 +345,7 @@ class SparkEngine:
         self._frames.clear()
         return found
 
-    def _prepare(self, step: Step) -> None:
+    def _prepare(self, step: PipelineStep) -> None:
         if step.kind is Kind.FEED:
             return
         self._queries[step.name] = StepQuery(
@@ -362,13 +362,13 @@ class SparkEngine:
             say=self._say,
         )
 
-    def _cut_by(self, step: Step) -> str | None:
+    def _cut_by(self, step: PipelineStep) -> str | None:
         """Only what a source brings may be far more than a batch should hold."""
         if step.kind is not Kind.SOURCE:
             return None
         return self._event_time.column_to_cut_by(step.name, self._schemas[step.name])
 
-    def _take_up(self, step: Step, parallelism: int) -> None:
+    def _take_up(self, step: PipelineStep, parallelism: int) -> None:
         """Go on with the parallelism and the state partitions that it had, if the pipeline still allows them."""
         operator, path = step.operator(), self._workspace.control(step.name)
         if step.state_partitions is not None:
@@ -394,13 +394,13 @@ class SparkEngine:
         movable = operator.movable_state and query.state_can_move
         return replace(operator, state_partitions=query.state_partitions, movable_state=movable)
 
-    def _output(self, step: Step) -> Channel | None:
+    def _output(self, step: PipelineStep) -> DurableChannel | None:
         """The channel that a step writes; none where nobody would read it."""
         if step.folder is not None:
             return FileChannel(step.folder, writer=self._workspace.writer(step.name))
         return self._workspace.channel(step.name) if self._pipeline.readers(step.name) else None
 
-    def _build(self, step: Step) -> DataFrame:
+    def _build(self, step: PipelineStep) -> DataFrame:
         if step.kind is Kind.SINK:
             return self._read(step.reads[0], step.name)
         if step.kind is Kind.SOURCE:
@@ -554,7 +554,7 @@ def _start(query: StepQuery) -> None:
         query.start()
     except AnalysisException as error:
         raise refused_by_spark(query.step, error) from error
-    except Refused as error:
+    except RepartitionRefused as error:
         if (
             query.state_partitions != query.step.state_partitions
         ):  # a rescale that was killed before it was refused

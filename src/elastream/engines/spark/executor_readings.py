@@ -13,8 +13,8 @@ from math import fsum
 from typing import Any
 
 from elastream.errors import ElastreamError
-from elastream.monitor import Reading
-from elastream.monitor.executor import ExecutorReading
+from elastream.measurement import Reading
+from elastream.measurement.executor import ExecutorReading
 
 _DRIVER = "driver"
 

@@ -8,11 +8,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from elastream.engines.spark.logical_plan import stateful_nodes
-from elastream.engines.spark.pipeline import Kind, Step
+from elastream.engines.spark.pipeline import Kind, PipelineStep
 from elastream.errors import InvalidInput
 
 
-def frame_of(step: Step, *given: Any) -> DataFrame:
+def frame_of(step: PipelineStep, *given: Any) -> DataFrame:
     """What the function of a source gives for the session, or that of an operator for its inputs."""
     assert step.function is not None
     try:
@@ -25,7 +25,7 @@ def frame_of(step: Step, *given: Any) -> DataFrame:
     return found  # type: ignore[no-any-return]
 
 
-def refused_by_spark(step: Step, error: AnalysisException) -> InvalidInput:
+def refused_by_spark(step: PipelineStep, error: AnalysisException) -> InvalidInput:
     """In Spark's own words, without its plan."""
     said = str(error).strip().split("\n", 1)[0]
     if "watermark" in said:
@@ -36,7 +36,7 @@ def refused_by_spark(step: Step, error: AnalysisException) -> InvalidInput:
     return InvalidInput(f"{step.name!r}: {said}")
 
 
-def check_frame(step: Step, frame: DataFrame) -> None:
+def check_frame(step: PipelineStep, frame: DataFrame) -> None:
     if not frame.isStreaming:
         raise InvalidInput(f"{step.name!r} must return a streaming DataFrame, found one that is not")
     if step.kind is not Kind.OPERATOR:

@@ -9,8 +9,8 @@ from typing import Any
 from elastream.engines.spark.ledger import can_drop, dropped_as_late
 from elastream.engines.spark.query import Written
 from elastream.engines.spark.stages import Stages, Work
-from elastream.monitor import Reading
-from elastream.monitor.batch_cost import LEAST_BATCHES, Batch, BatchCost, BatchMemory, fit
+from elastream.measurement import Reading
+from elastream.measurement.batch_cost import LEAST_BATCHES, Batch, BatchCost, BatchMemory, fit
 
 _NOTHING = Written(records=0, held_back_s=0.0)
 

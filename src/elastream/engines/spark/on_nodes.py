@@ -25,7 +25,7 @@ from elastream.engines.spark.executors import ExecutorOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.rest import RestApi
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.monitor.executor import ExecutorReading
+from elastream.measurement.executor import ExecutorReading
 from elastream.nodes import NodePool
 from elastream.nodes.files import WorkerNodes
 from elastream.nodes.places import Chosen, NoNodeLeftError, Placement, Places

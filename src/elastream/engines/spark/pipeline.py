@@ -26,8 +26,6 @@ from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.local_paths import local_folder
 from elastream.errors import InvalidInput
 
-DEFAULT_STATE_PARTITIONS = 12
-
 
 class Kind(StrEnum):
     SOURCE = "source"
@@ -39,7 +37,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class PipelineStep:
     """One declared part of a pipeline."""
 
     name: str
@@ -88,20 +86,20 @@ class Pipeline:
         if not name or "/" in name:
             raise InvalidInput(f"a pipeline has a name without '/', found {name!r}")
         self.name = name
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, PipelineStep] = {}
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[PipelineStep, ...]:
         return tuple(self._steps.values())
 
     def source(self, function: Function) -> Function:
         """An external stream: a function from the session to a streaming DataFrame."""
-        self._add(Step(name=_name(function), kind=Kind.SOURCE, function=function))
+        self._add(PipelineStep(name=_name(function), kind=Kind.SOURCE, function=function))
         return function
 
     def feed(self, name: str, *, schema: str) -> None:
         """A stream that another process writes, such as the load generator; the schema is Spark's DDL."""
-        self._add(Step(name=name, kind=Kind.FEED, schema=schema))
+        self._add(PipelineStep(name=name, kind=Kind.FEED, schema=schema))
 
     def operator(
         self,
@@ -125,7 +123,7 @@ class Pipeline:
 
         def enter(function: Function) -> Function:
             self._add(
-                Step(
+                PipelineStep(
                     name=_name(function),
                     kind=Kind.OPERATOR,
                     function=function,
@@ -150,7 +148,7 @@ class Pipeline:
 
         def enter(function: Function) -> Function:
             self._add(
-                Step(
+                PipelineStep(
                     name=_name(function),
                     kind=Kind.SINK,
                     function=function,
@@ -168,7 +166,9 @@ class Pipeline:
             where = local_folder(Path(folder))
         except InvalidInput as error:
             raise error.at(f"pipeline {self.name!r}: {name!r}") from None
-        self._add(Step(name=name, kind=Kind.SINK, reads=_names(reads), folder=where, parallelism=parallelism))
+        self._add(
+            PipelineStep(name=name, kind=Kind.SINK, reads=_names(reads), folder=where, parallelism=parallelism)
+        )
 
     def graph(self) -> Dataflow:
         """The dataflow, checked: unknown names, cycles and sinks with readers are refused."""
@@ -191,10 +191,10 @@ class Pipeline:
         """Who reads what a step puts out."""
         return tuple(step.name for step in self.steps if name in step.reads)
 
-    def __getitem__(self, name: str) -> Step:
+    def __getitem__(self, name: str) -> PipelineStep:
         return self._steps[name]
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: PipelineStep) -> None:
         if step.name in self._steps:
             raise InvalidInput(f"pipeline {self.name!r}: two steps have the name {step.name!r}")
         if not step.name.isidentifier():
@@ -202,7 +202,7 @@ class Pipeline:
         self._steps[step.name] = step
 
 
-def _first_parallelism(operator: Operator, step: Step) -> int:
+def _first_parallelism(operator: Operator, step: PipelineStep) -> int:
     """Not more than the partitions that the state begins with: moving it is for a load that asks for it."""
     wanted = step.parallelism if step.state_partitions is None else min(step.parallelism, step.state_partitions)
     return operator.clamp(wanted)

@@ -23,13 +23,20 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from elastream.engines.spark.batch_size import FullBatch, at_most, next_size, to_compare
-from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.local_paths import for_spark
-from elastream.engines.spark.pipeline import Step
-from elastream.engines.spark.state import Refused, Wanted, look, read_wanted, repartition, write_wanted
+from elastream.engines.spark.pipeline import PipelineStep
+from elastream.engines.spark.state import (
+    RepartitionRefused,
+    WantedPartitions,
+    look,
+    read_wanted,
+    repartition,
+    write_wanted,
+)
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError
 
@@ -52,11 +59,11 @@ class StepQuery:
     def __init__(
         self,
         spark: SparkSession,
-        step: Step,
+        step: PipelineStep,
         workspace: Workspace,
         *,
         build: Callable[[], DataFrame],
-        output: Channel | None,
+        output: DurableChannel | None,
         cut_by: str | None,
         readers: tuple[str, ...],
         batch_interval_s: float,
@@ -177,8 +184,10 @@ class StepQuery:
         crash_point(CrashPoint.REPARTITION_WANTED, self.step.name)
         try:
             repartition(self._spark, checkpoint, wanted)
-        except Refused as error:
-            raise Refused(f"{found.partitions} state partitions cannot become {wanted}: {error}") from error
+        except RepartitionRefused as error:
+            raise RepartitionRefused(
+                f"{found.partitions} state partitions cannot become {wanted}: {error}"
+            ) from error
         self._say(f"moved the state of {self.step.name!r} from {found.partitions} to {wanted} partitions")
         crash_point(CrashPoint.REPARTITION_DONE, self.step.name)
 
@@ -230,10 +239,10 @@ class StepQuery:
         assert state_partitions is not None
         # before the control: whoever finds only this has more partitions than it needs, and nothing is wrong
         path = self._workspace.state(self.step.name)
-        write_wanted(path, Wanted(declared=declared, partitions=state_partitions))
+        write_wanted(path, WantedPartitions(declared=declared, partitions=state_partitions))
         try:
             self._restart_with(parallelism)
-        except Refused:
+        except RepartitionRefused:
             self.keep_state()
             self._restart_with(before)
             raise
@@ -249,7 +258,7 @@ class StepQuery:
         assert self.step.state_partitions is not None
         self.state_can_move = False
         path = self._workspace.state(self.step.name)
-        write_wanted(path, Wanted(declared=self.step.state_partitions, partitions=found))
+        write_wanted(path, WantedPartitions(declared=self.step.state_partitions, partitions=found))
         self._change_control(lambda control: replace(control, parallelism=min(control.parallelism, found)))
 
     def _restart_with(self, parallelism: int) -> None:
@@ -303,7 +312,7 @@ class StepQuery:
         finally:
             self._batch_running.clear()
 
-    def _publish(self, frame: DataFrame, batch: int, output: Channel) -> int:
+    def _publish(self, frame: DataFrame, batch: int, output: DurableChannel) -> int:
         """How many records were put out."""
         if output.log.is_published(batch):
             _run(frame)  # its state has still to be brought up to date

@@ -18,7 +18,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.kinds import ChannelKind
-from elastream.engines.spark.cluster import Cluster, ClusterOptions
+from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.executors import ExecutorOptions, is_local, session_settings, starting_slots
 from elastream.engines.spark.local_paths import local_folder
@@ -32,8 +32,8 @@ from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
 from elastream.manager.signals import stopping_on_signals
 from elastream.manager.store import Store
-from elastream.monitor import Snapshot
-from elastream.monitor.recording import RecordingWriter, RunHeader
+from elastream.measurement import Snapshot
+from elastream.measurement.recording import RecordingWriter, RunHeader
 from elastream.nodes.files import WorkerNodes
 from elastream.policies.catalog import Policy
 
@@ -209,7 +209,7 @@ def _cluster(
         return
     placed_operator(file.pipeline)  # before anything is started
     on_phase(delays_text(options.nodes))
-    cluster = Cluster(ClusterOptions(folder=options.folder / "cluster", port=0, web_port=0))
+    cluster = StandaloneCluster(ClusterOptions(folder=options.folder / "cluster", port=0, web_port=0))
     try:
         if is_local(options.master):
             on_phase("starting a cluster on this machine")

@@ -27,12 +27,12 @@ from elastream.whole_files import write_json
 _SETTING = "spark.sql.shuffle.partitions"
 
 
-class Refused(ElastreamError):  # noqa: N818 - reads better where it is raised
+class RepartitionRefused(ElastreamError):  # noqa: N818 - reads better where it is raised
     """Spark cannot repartition this state; the checkpoint is as it was."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class WantedPartitions:
     """How many partitions a state is to have."""
 
     declared: int
@@ -40,26 +40,26 @@ class Wanted:
     partitions: int
 
 
-def write_wanted(path: Path, wanted: Wanted) -> None:
+def write_wanted(path: Path, wanted: WantedPartitions) -> None:
     write_json(path, asdict(wanted))
 
 
-def read_wanted(path: Path) -> Wanted | None:
-    return Wanted(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+def read_wanted(path: Path) -> WantedPartitions | None:
+    return WantedPartitions(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
-def take_up_wanted(path: Path, *, declared: int) -> Wanted:
+def take_up_wanted(path: Path, *, declared: int) -> WantedPartitions:
     """What an earlier run left, unless the pipeline has been changed since."""
     left = read_wanted(path)
     if left is not None and left.declared == declared:
         return left
-    wanted = Wanted(declared=declared, partitions=declared)
+    wanted = WantedPartitions(declared=declared, partitions=declared)
     write_wanted(path, wanted)
     return wanted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class FoundState:
     """What a checkpoint says about its state."""
 
     partitions: int | None
@@ -70,16 +70,16 @@ class Found:
     """The open batch is a repartition to so many partitions."""
 
 
-def look(checkpoint: Path) -> Found:
+def look(checkpoint: Path) -> FoundState:
     begun, committed = _newest(checkpoint / "offsets"), _newest(checkpoint / "commits")
     if begun is None:
-        return Found(partitions=None, open_batch=None, unfinished=None)
+        return FoundState(partitions=None, open_batch=None, unfinished=None)
     partitions = _partitions(checkpoint, begun if committed is None else committed)
     if begun == committed:
-        return Found(partitions=partitions, open_batch=None, unfinished=None)
+        return FoundState(partitions=partitions, open_batch=None, unfinished=None)
     of_begun = _partitions(checkpoint, begun)
     unfinished = None if of_begun == partitions else of_begun
-    return Found(partitions=partitions, open_batch=begun, unfinished=unfinished)
+    return FoundState(partitions=partitions, open_batch=begun, unfinished=unfinished)
 
 
 def repartition(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
@@ -89,20 +89,22 @@ def repartition(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
     """
     manager: Any = getattr(spark, "_streamingCheckpointManager", None)
     if not hasattr(manager, "repartition"):  # not public yet, so it may be elsewhere in another release
-        raise Refused(f"Spark {spark.version} cannot move state: PySpark 4.3 is known to")
+        raise RepartitionRefused(f"Spark {spark.version} cannot move state: PySpark 4.3 is known to")
     where = for_spark(checkpoint)
     jvm: Any = spark.sparkContext._jvm
     uri = jvm.org.apache.hadoop.fs.Path(where).toUri()
     if (
         uri.getRawPath() != uri.getPath()
     ):  # Spark would look for `a%20b` where the folder is called `a b`, and make it
-        raise Refused(f"Spark cannot move state where the path has spaces, or signs such as % and #: {checkpoint}")
+        raise RepartitionRefused(
+            f"Spark cannot move state where the path has spaces, or signs such as % and #: {checkpoint}"
+        )
     try:
         manager.repartition(where, partitions)
     except Exception as error:  # of several classes, some of them not translated from the JVM's
         reason = _reason(error)
         if _undo(checkpoint):
-            raise Refused(f"Spark cannot move this state: {reason}") from error
+            raise RepartitionRefused(f"Spark cannot move this state: {reason}") from error
         raise ElastreamError(f"moving the state to {partitions} partitions failed: {reason}") from error
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, check_kind
 from elastream.engines.spark.identity import identity_of
 from elastream.errors import ElastreamError, InvalidInput
@@ -66,7 +66,7 @@ class Workspace:
         known["schemas"].update(schemas)
         write_json(self.folder / "pipeline.json", known)
 
-    def channel(self, name: str) -> Channel:
+    def channel(self, name: str) -> DurableChannel:
         return self.channels.channel(self.folder / "channels" / name, self.pipeline)
 
     def writer(self, name: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from elastream.policies.mst.model import MstModel, Sustained
+from elastream.policies.mst.mst_model import MstModel, Sustained
 
 _LEAST_BETA = 0.1
 _FLAT_BETA = 0.11  # the search ends a little within its bounds; so flat, more instances do nothing

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastream.policies.learning import CHANGED, NEW_WEIGHT
 from elastream.policies.mst.calibration import calibrate
-from elastream.policies.mst.model import Sustained
+from elastream.policies.mst.mst_model import Sustained
 
 _MOST_POINTS = 16  # of different configurations
-_NEW_WEIGHT = 0.3  # of a new measurement against what the earlier ones of its configuration gave
-_CHANGED = 0.3  # a relative difference that noise does not explain
 _SAME_DELAY_S = 0.001  # delays are measured, too
 
 
 def remember(known: tuple[Sustained, ...], new: Sustained) -> tuple[Sustained, ...]:
     same = next((point for point in known if _same_configuration(point, new)), None)
     expected = _expected_per_s(known, new) if same is None else same.records_per_s
-    if expected is not None and abs(new.records_per_s - expected) > _CHANGED * expected:
+    if expected is not None and abs(new.records_per_s - expected) > CHANGED * expected:
         return (new,)
     if same is None:
         return (*known, new)[-_MOST_POINTS:]
-    weight = max(_NEW_WEIGHT, 1 / (same.windows + 1))
+    weight = max(NEW_WEIGHT, 1 / (same.windows + 1))
     merged = replace(
         same,
         records_per_s=same.records_per_s + weight * (new.records_per_s - same.records_per_s),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elastream.nodes.site import Placed, Site
-from elastream.policies.mst.model import MstModel
+from elastream.policies.mst.mst_model import MstModel
 
 
 @dataclass(frozen=True, kw_only=True)

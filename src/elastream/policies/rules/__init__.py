@@ -1,11 +1,11 @@
 """Rules that people write: the scaling policies of the SEEP framework, in Python and in YAML over one model.
 
 metrics       what a rule may look at
-model         what a rule is
+rule          what a rule is
 language      rules in Python            yaml_form, python_form   rules as text
 sentences     rules in English           check                    what is wrong with them, though well formed
 evaluation    whether triggers fire      verdicts                 what follows: guard times, limits
-files         reading them               policy                   the policy that the manager asks
+files         reading them               ../by_rules.py           the policy that the manager asks
 """
 
 from elastream.policies.rules.language import (
@@ -19,12 +19,12 @@ from elastream.policies.rules.language import (
     rules,
     seconds,
 )
-from elastream.policies.rules.model import Rule, RuleSet, Trigger
+from elastream.policies.rules.rule import Rule, RuleSet, RuleTrigger
 
 __all__ = [
     "Rule",
     "RuleSet",
-    "Trigger",
+    "RuleTrigger",
     "every_operator",
     "mebibytes",
     "minutes",

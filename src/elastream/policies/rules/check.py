@@ -14,16 +14,16 @@ from itertools import combinations
 from elastream.dataflow import Dataflow
 from elastream.errors import InvalidInput, nearest
 from elastream.policies.rules.metrics import METRICS, Unit, unknown_metric
-from elastream.policies.rules.model import (
+from elastream.policies.rules.rule import (
     Acts,
     AtInstances,
     By,
     Comparison,
     Direction,
-    Instances,
+    OverInstances,
     Rule,
     RuleSet,
-    Trigger,
+    RuleTrigger,
 )
 from elastream.policies.rules.sentences import metric_text, value_text
 
@@ -86,14 +86,14 @@ def _never_fires(rule: Rule) -> Iterator[str]:
         yield "can never act: an operator has at least 1 instance, and this adds none above 1"
 
 
-_RANK = {Instances.MIN: 0, Instances.AVERAGE: 1, Instances.MAX: 2}
+_RANK = {OverInstances.MIN: 0, OverInstances.AVERAGE: 1, OverInstances.MAX: 2}
 
 
-def _cross(above: Trigger, below: Trigger) -> bool:
+def _cross(above: RuleTrigger, below: RuleTrigger) -> bool:
     """Bounds that cross: the lowest of the instances is not above their average, nor that above the highest."""
     if above.comparison is below.comparison or above.metric != below.metric or above.unit is not below.unit:
         return False
-    if Instances.ANY in (above.instances, below.instances):
+    if OverInstances.ANY in (above.instances, below.instances):
         return False  # that may be two different instances
     return (
         _look_at_one_reading(above, below)
@@ -102,7 +102,7 @@ def _cross(above: Trigger, below: Trigger) -> bool:
     )
 
 
-def _look_at_one_reading(first: Trigger, second: Trigger) -> bool:
+def _look_at_one_reading(first: RuleTrigger, second: RuleTrigger) -> bool:
     """Whether there is a reading, or one median, that both must be met by."""
     every = (first.takes_every_reading, second.takes_every_reading)
     same_time = first.for_at_least_s == second.for_at_least_s
@@ -174,7 +174,7 @@ def _undoing(out: Rule, in_: Rule) -> Iterator[str]:
         )
 
 
-def _range(key: tuple[str, Instances], triggers: Iterable[Trigger]) -> tuple[float, float]:
+def _range(key: tuple[str, OverInstances], triggers: Iterable[RuleTrigger]) -> tuple[float, float]:
     own = [t for t in triggers if (t.metric, t.instances) == key]
     least = max((t.value for t in own if t.comparison is Comparison.ABOVE), default=-math.inf)
     most = min((t.value for t in own if t.comparison is Comparison.BELOW), default=math.inf)

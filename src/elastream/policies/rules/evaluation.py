@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, replace
 from math import fsum
 from statistics import median
 
-from elastream.policies.rules.model import Instances, Rule, RuleSet, Trigger
+from elastream.policies.rules.rule import OverInstances, Rule, RuleSet, RuleTrigger
 
-_ROUNDING_S = 1e-6  # that adding up times may be off by
+ROUNDING_S = 1e-6  # that adding up times may be off by
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +37,7 @@ class OperatorReading:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
+class TriggerSample:
     """One entry of a history: by instance, or a single value under 0 where the instances were combined."""
 
     at_s: float
@@ -46,8 +46,8 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TriggerHistory:
-    trigger: Trigger
-    samples: tuple[Sample, ...] = ()
+    trigger: RuleTrigger
+    samples: tuple[TriggerSample, ...] = ()
     """Oldest first."""
 
     @property
@@ -56,7 +56,7 @@ class TriggerHistory:
 
     @property
     def is_covered(self) -> bool:
-        return len(self.samples) > 1 and self.covers_s >= self.trigger.for_at_least_s - _ROUNDING_S
+        return len(self.samples) > 1 and self.covers_s >= self.trigger.for_at_least_s - ROUNDING_S
 
     def fires(self, at_s: float) -> bool:
         return self.is_covered and self.samples[-1].at_s == at_s and self.meets()
@@ -72,7 +72,7 @@ class TriggerHistory:
         values = combined(self.trigger.instances, reading.values.get(self.trigger.metric, {}))
         if not values:
             return self
-        samples = (*self.samples, Sample(at_s=reading.at_s, values=values))
+        samples = (*self.samples, TriggerSample(at_s=reading.at_s, values=values))
         return replace(self, samples=_thinned(self.trigger, _pruned(self.trigger, samples)))
 
 
@@ -139,38 +139,38 @@ class RulesMemory:
 NOTHING_REMEMBERED = RulesMemory()
 
 
-def combined(instances: Instances, values: Mapping[int, float]) -> Mapping[int, float]:
-    if not values or instances is Instances.ANY:
+def combined(instances: OverInstances, values: Mapping[int, float]) -> Mapping[int, float]:
+    if not values or instances is OverInstances.ANY:
         return values
     match instances:
-        case Instances.AVERAGE:
+        case OverInstances.AVERAGE:
             return {0: fsum(values.values()) / len(values)}
-        case Instances.MAX:
+        case OverInstances.MAX:
             return {0: max(values.values())}
-        case Instances.MIN:
+        case OverInstances.MIN:
             return {0: min(values.values())}
 
 
-def _meet(trigger: Trigger, values: list[float]) -> bool:
+def _meet(trigger: RuleTrigger, values: list[float]) -> bool:
     if trigger.median:
         return trigger.is_met_by(median(values))
     met = sum(map(trigger.is_met_by, values))
-    return met == len(values) if trigger.takes_every_reading else met >= trigger.share * len(values) - _ROUNDING_S
+    return met == len(values) if trigger.takes_every_reading else met >= trigger.share * len(values) - ROUNDING_S
 
 
-def _pruned(trigger: Trigger, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
+def _pruned(trigger: RuleTrigger, samples: tuple[TriggerSample, ...]) -> tuple[TriggerSample, ...]:
     """Those within the trigger's time, and the newest of those before it."""
-    begins_s = samples[-1].at_s - trigger.for_at_least_s + _ROUNDING_S
+    begins_s = samples[-1].at_s - trigger.for_at_least_s + ROUNDING_S
     older = sum(sample.at_s <= begins_s for sample in samples)
     return samples[max(0, older - 1) :]
 
 
-def _thinned(trigger: Trigger, samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
+def _thinned(trigger: RuleTrigger, samples: tuple[TriggerSample, ...]) -> tuple[TriggerSample, ...]:
     """Where every reading counts, those between two that meet the value and meet it too tell nothing more.
 
     That keeps a history of a day at a reading a second as short as one of a minute.
     """
-    if not trigger.takes_every_reading or trigger.instances is Instances.ANY:
+    if not trigger.takes_every_reading or trigger.instances is OverInstances.ANY:
         return samples
     last_three_meet = len(samples) > 2 and all(trigger.is_met_by(sample.values[0]) for sample in samples[-3:])
     return (*samples[:-2], samples[-1]) if last_three_meet else samples

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from elastream.errors import InvalidInput
 from elastream.formats import read_text
-from elastream.policies.rules.model import RuleSet
 from elastream.policies.rules.python_form import parse_python
+from elastream.policies.rules.rule import RuleSet
 from elastream.policies.rules.yaml_form import Document, parse_rules
 
 

@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, final
 
 from elastream.errors import InvalidInput
+from elastream.measurement.thresholds import MOST_AMOUNT
 from elastream.policies.rules.metrics import MetricName, Unit, check_metric, spelt, unit_of
-from elastream.policies.rules.model import (
+from elastream.policies.rules.rule import (
     Acts,
     AtInstances,
     AtTimesOriginal,
@@ -31,13 +32,11 @@ from elastream.policies.rules.model import (
     ByFactor,
     Comparison,
     Direction,
-    Instances,
+    OverInstances,
     Rule,
     RuleSet,
-    Trigger,
+    RuleTrigger,
 )
-
-_MOST = 1e18  # as of anything that is measured; a larger number is a mistake
 
 # Units: types of their own, so that five minutes are not mistaken for five records
 
@@ -186,7 +185,7 @@ class _Draft:
     direction: Direction
     by: By | ByFactor
     limit: AtInstances | AtTimesOriginal | None = None
-    triggers: tuple[Trigger, ...] = ()
+    triggers: tuple[RuleTrigger, ...] = ()
     out_s: float | None = None
     in_s: float | None = None
     acts: Acts = Acts.LEVEL
@@ -238,14 +237,16 @@ class Condition(_Stage):
 class Bounded(_Stage):
     _next = ".for_at_least(...)"
 
-    def __init__(self, draft: _Draft, metric: str, of: Instances, comparison: Comparison, amount: Amount) -> None:
+    def __init__(
+        self, draft: _Draft, metric: str, of: OverInstances, comparison: Comparison, amount: Amount
+    ) -> None:
         self._draft, self._metric, self._of = draft, metric, of
         self._comparison, self._amount = comparison, amount
         self._name = draft.name
 
     def for_at_least(self, time: Time, *, share: float = 1.0, median: bool = False) -> WrittenRule:
         """Every reading of that time must meet the value; or a share of them; or their median."""
-        trigger = Trigger(
+        trigger = RuleTrigger(
             metric=self._metric,
             comparison=self._comparison,
             value=self._amount.value,
@@ -346,11 +347,11 @@ def _operator(operator: object) -> str | None:
     return operator
 
 
-def _instances(of: str) -> Instances:
+def _instances(of: str) -> OverInstances:
     try:
-        return Instances(of)
+        return OverInstances(of)
     except ValueError:
-        known = ", ".join(Instances)
+        known = ", ".join(OverInstances)
         raise InvalidInput(f"of: how instances are taken together is one of {known}, found {of!r}") from None
 
 
@@ -361,9 +362,9 @@ def _seconds(word: str, time: object) -> float:
 
 
 def _number(word: str, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST:
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST_AMOUNT:
         return float(value)
-    raise InvalidInput(f"{word} takes a number, finite and below {_MOST:g}, found {value!r}")
+    raise InvalidInput(f"{word} takes a number, finite and below {MOST_AMOUNT:g}, found {value!r}")
 
 
 def _whole(word: str, value: object) -> int:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Literal, get_args
 
 from elastream.errors import InvalidInput, nearest
-from elastream.monitor import Reading
+from elastream.measurement import Reading
 
 MetricName = Literal[
     "queue_length",

@@ -8,7 +8,7 @@ from typing import Any
 
 from elastream.errors import InvalidInput
 from elastream.policies.rules.metrics import Unit
-from elastream.policies.rules.model import (
+from elastream.policies.rules.rule import (
     NO_RULES,
     Acts,
     AtInstances,
@@ -16,12 +16,12 @@ from elastream.policies.rules.model import (
     By,
     Comparison,
     Direction,
-    Instances,
+    OverInstances,
     Rule,
     RuleSet,
-    Trigger,
+    RuleTrigger,
 )
-from elastream.policies.rules.yaml_form import Document, Problem
+from elastream.policies.rules.yaml_form import Document, RulesProblem
 
 _IMPORTS = (
     "every_operator", "mebibytes", "minutes", "percent", "records", "records_per_second",
@@ -53,7 +53,7 @@ def parse_python(text: str, path: Path) -> Document:
 
 
 def _problem(text: str, line: int | None = None) -> Document:
-    return Document(rules=NO_RULES, problems=(Problem(text=text, line=line),))
+    return Document(rules=NO_RULES, problems=(RulesProblem(text=text, line=line),))
 
 
 def _line(error: BaseException, path: Path) -> int | None:
@@ -88,8 +88,8 @@ def _limit(rule: Rule) -> str:
             return ""
 
 
-def _trigger(trigger: Trigger) -> str:
-    of = "" if trigger.instances is Instances.AVERAGE else f", of={str(trigger.instances)!r}"
+def _trigger(trigger: RuleTrigger) -> str:
+    of = "" if trigger.instances is OverInstances.AVERAGE else f", of={str(trigger.instances)!r}"
     word = "above" if trigger.comparison is Comparison.ABOVE else "below"
     outliers = ", median=True" if trigger.median else ""
     outliers += f", share={trigger.share!r}" if trigger.share < 1 else ""
@@ -97,7 +97,7 @@ def _trigger(trigger: Trigger) -> str:
     return f"when({trigger.metric!r}{of}).{word}({bound}).for_at_least({time}{outliers})"
 
 
-def _bound(trigger: Trigger) -> str:
+def _bound(trigger: RuleTrigger) -> str:
     number = _number(trigger.value)
     match trigger.unit:
         case Unit.PERCENT:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from elastream.durations import text as duration_text
 from elastream.policies.rules.metrics import METRICS, Unit
-from elastream.policies.rules.model import (
+from elastream.policies.rules.rule import (
     Acts,
     AtInstances,
     AtTimesOriginal,
     By,
     ByFactor,
     Direction,
-    Instances,
+    OverInstances,
     Rule,
-    Trigger,
+    RuleTrigger,
 )
 
 
@@ -25,27 +25,27 @@ def sentence(rule: Rule) -> str:
     return f"{text} It acts as long as this is true."
 
 
-def trigger_text(trigger: Trigger) -> str:
+def trigger_text(trigger: RuleTrigger) -> str:
     return (
         f"{metric_text(trigger)} is {bound_text(trigger)} for at least {duration_text(trigger.for_at_least_s)}"
         f"{_outliers(trigger)}"
     )
 
 
-def metric_text(trigger: Trigger) -> str:
+def metric_text(trigger: RuleTrigger) -> str:
     words = METRICS[trigger.metric].words if trigger.metric in METRICS else trigger.metric
     match trigger.instances:
-        case Instances.AVERAGE:
+        case OverInstances.AVERAGE:
             return f"{words} (average of its instances)"
-        case Instances.MAX:
+        case OverInstances.MAX:
             return f"{words} (highest of its instances)"
-        case Instances.MIN:
+        case OverInstances.MIN:
             return f"{words} (lowest of its instances)"
-        case Instances.ANY:
+        case OverInstances.ANY:
             return f"{words} of any one instance"
 
 
-def bound_text(trigger: Trigger) -> str:
+def bound_text(trigger: RuleTrigger) -> str:
     return f"{trigger.comparison} {value_text(trigger.value, trigger.unit)}"
 
 
@@ -93,7 +93,7 @@ def _guards(rule: Rule) -> str:
     return f", unless it was {' or '.join(guards)}" if guards else ""
 
 
-def _outliers(trigger: Trigger) -> str:
+def _outliers(trigger: RuleTrigger) -> str:
     if trigger.median:
         return " by the median of the readings"
     return "" if trigger.takes_every_reading else f" in at least {100 * trigger.share:g} % of the readings"

@@ -17,11 +17,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elastream.policies.rules.evaluation import Evaluator, OperatorReading, RulesMemory
-from elastream.policies.rules.model import Acts, Direction, Rule, RuleSet
+from elastream.policies.rules.evaluation import ROUNDING_S, Evaluator, OperatorReading, RulesMemory
+from elastream.policies.rules.rule import Acts, Direction, Rule, RuleSet
 from elastream.policies.sizes import Sizes
-
-_ROUNDING_S = 1e-6  # that adding up times may be off by
 
 
 class Standing(StrEnum):
@@ -35,7 +33,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class RuleVerdict:
     rule: Rule
     standing: Standing
     evaluator: Evaluator
@@ -54,7 +52,7 @@ class Action:
 
 def verdicts(
     rules: RuleSet, memory: RulesMemory, operator: str, sizes: Sizes, now_s: float
-) -> tuple[Verdict, ...]:
+) -> tuple[RuleVerdict, ...]:
     """Of every rule that applies to the operator."""
     return tuple(
         _verdict(rule, memory.evaluator(rule, operator), sizes, now_s)
@@ -63,11 +61,11 @@ def verdicts(
     )
 
 
-def winner(found: Iterable[Verdict], current: int) -> Verdict | None:
+def winner(found: Iterable[RuleVerdict], current: int) -> RuleVerdict | None:
     """The rule that is followed, of those that want something; the first of equals."""
     acting = [verdict for verdict in found if verdict.standing is Standing.ACTS]
 
-    def urgency(verdict: Verdict) -> tuple[bool, int]:
+    def urgency(verdict: RuleVerdict) -> tuple[bool, int]:
         return verdict.rule.direction is Direction.OUT, abs(verdict.target - current)
 
     return max(acting, key=urgency, default=None)
@@ -100,7 +98,7 @@ def evaluate(
     return memory, now, tuple(actions)
 
 
-def _verdict(rule: Rule, evaluator: Evaluator, sizes: Sizes, now_s: float) -> Verdict:
+def _verdict(rule: Rule, evaluator: Evaluator, sizes: Sizes, now_s: float) -> RuleVerdict:
     target = rule.target(sizes.current, sizes.original)
     left_s = _guard_left_s(rule, sizes, now_s)
     if not evaluator.holds(now_s):
@@ -111,7 +109,7 @@ def _verdict(rule: Rule, evaluator: Evaluator, sizes: Sizes, now_s: float) -> Ve
         standing = Standing.GUARDED
     else:
         standing = Standing.AT_LIMIT if target == sizes.current else Standing.ACTS
-    return Verdict(rule=rule, standing=standing, evaluator=evaluator, target=target, guard_left_s=left_s)
+    return RuleVerdict(rule=rule, standing=standing, evaluator=evaluator, target=target, guard_left_s=left_s)
 
 
 def _guard_left_s(rule: Rule, sizes: Sizes, now_s: float) -> float:
@@ -123,7 +121,7 @@ def _guard_left_s(rule: Rule, sizes: Sizes, now_s: float) -> float:
         )
         if last_s is not None and guard_s is not None
     ]
-    return max((0.0, *(left_s for left_s in left if left_s > _ROUNDING_S)))
+    return max((0.0, *(left_s for left_s in left if left_s > ROUNDING_S)))
 
 
 def _acted(rule: Rule, evaluator: Evaluator, sizes: Sizes) -> bool:

@@ -27,9 +27,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJs
 from elastream.durations import seconds
 from elastream.errors import InvalidInput
 from elastream.formats import InvalidYaml, Strict, read_yaml, shown, what, where
+from elastream.measurement.thresholds import MOST_AMOUNT
 from elastream.policies.rules.language import Amount
 from elastream.policies.rules.metrics import METRICS, Unit, spelt, unit_of
-from elastream.policies.rules.model import (
+from elastream.policies.rules.rule import (
     EVERY_OPERATOR,
     NO_RULES,
     Acts,
@@ -39,10 +40,10 @@ from elastream.policies.rules.model import (
     ByFactor,
     Comparison,
     Direction,
-    Instances,
+    OverInstances,
     Rule,
     RuleSet,
-    Trigger,
+    RuleTrigger,
     check_time,
 )
 
@@ -83,7 +84,7 @@ def _amount(value: Any) -> Amount:
 
 def _float(value: float) -> float:
     """Beyond what a float can hold, or nearly, a number is as good as infinite: the model refuses it."""
-    return float(value) if abs(value) < 1e18 else math.inf
+    return float(value) if abs(value) < MOST_AMOUNT else math.inf
 
 
 def _time(value: Any) -> float:
@@ -168,12 +169,12 @@ class TriggerEntry(Strict):
         _as_value_error(self.trigger)
         return self
 
-    def trigger(self) -> Trigger:
+    def trigger(self) -> RuleTrigger:
         comparison = Comparison.ABOVE if self.above is not None else Comparison.BELOW
         bound = self.above or self.below
         assert isinstance(bound, Amount)  # by _one_of
         metric = spelt(self.metric)
-        return Trigger(
+        return RuleTrigger(
             metric=metric,
             comparison=comparison,
             value=bound.value,
@@ -181,7 +182,7 @@ class TriggerEntry(Strict):
             for_at_least_s=self.for_at_least,
             share=self.share,
             median=self.median,
-            instances=Instances(self.instances),
+            instances=OverInstances(self.instances),
         )
 
 
@@ -265,7 +266,7 @@ def json_schema() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
+class RulesProblem:
     """Why a file is not a set of rules."""
 
     text: str
@@ -282,7 +283,7 @@ class Document:
     rules: RuleSet
     lines: tuple[int, ...] = ()
     """Where each rule begins; empty where the form has no lines."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[RulesProblem, ...] = ()
 
 
 def parse_rules(text: str, place: str) -> Document:
@@ -294,10 +295,10 @@ def parse_rules(text: str, place: str) -> Document:
     except ValidationError as error:
         return Document(rules=NO_RULES, problems=_problems(error, _Lines(text)))
     except InvalidYaml as error:
-        problem = Problem(text=str(error).removeprefix(f"{place}: "), line=error.line)
+        problem = RulesProblem(text=str(error).removeprefix(f"{place}: "), line=error.line)
         return Document(rules=NO_RULES, problems=(problem,))
     except InvalidInput as error:
-        return Document(rules=NO_RULES, problems=(Problem(text=str(error).removeprefix(f"{place}: ")),))
+        return Document(rules=NO_RULES, problems=(RulesProblem(text=str(error).removeprefix(f"{place}: ")),))
 
 
 def _document(rules: Sequence[Rule], lines: _Lines) -> Document:
@@ -305,7 +306,7 @@ def _document(rules: Sequence[Rule], lines: _Lines) -> Document:
         try:
             RuleSet(tuple(rules[: index + 1]))
         except InvalidInput as error:  # a name given twice: the line is that of the second
-            problem = Problem(text=str(error), line=lines.of(("rules", index)))
+            problem = RulesProblem(text=str(error), line=lines.of(("rules", index)))
             return Document(rules=NO_RULES, problems=(problem,))
     places = (lines.of(("rules", index)) for index in range(len(rules)))
     return Document(rules=RuleSet(tuple(rules)), lines=tuple(line or 1 for line in places))
@@ -316,13 +317,13 @@ def _no_policy(data: Any) -> Any:
     raise InvalidInput(f"rules are a mapping with the key 'rules' and a list under it, found {found}")
 
 
-def _problems(error: ValidationError, lines: _Lines) -> tuple[Problem, ...]:
+def _problems(error: ValidationError, lines: _Lines) -> tuple[RulesProblem, ...]:
     found = []
     for one in error.errors(include_url=False):
         place, text = tuple(one["loc"]), what(one)
         keys = one["input"] if isinstance(one["input"], dict) else ()
         unknown = tuple(key for key in keys if text.startswith(f"unknown key {key!r}"))[:1]
-        found.append(Problem(text=f"{where(place)}{text}", line=lines.of((*place, *unknown))))
+        found.append(RulesProblem(text=f"{where(place)}{text}", line=lines.of((*place, *unknown))))
     return tuple(found)
 
 
@@ -381,7 +382,7 @@ def rule_entry(rule: Rule) -> dict[str, Any]:
     return entry
 
 
-def _trigger_entry(trigger: Trigger) -> dict[str, Any]:
+def _trigger_entry(trigger: RuleTrigger) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "metric": trigger.metric,
         str(trigger.comparison): _bound(trigger),
@@ -391,12 +392,12 @@ def _trigger_entry(trigger: Trigger) -> dict[str, Any]:
         entry["share"] = trigger.share
     if trigger.median:
         entry["median"] = True
-    if trigger.instances is not Instances.AVERAGE:
+    if trigger.instances is not OverInstances.AVERAGE:
         entry["instances"] = str(trigger.instances)
     return entry
 
 
-def _bound(trigger: Trigger) -> Any:
+def _bound(trigger: RuleTrigger) -> Any:
     value = int(trigger.value) if trigger.value == int(trigger.value) else trigger.value
     match trigger.unit:
         case Unit.NUMBER:

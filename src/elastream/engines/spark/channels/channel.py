@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from elastream.engines.spark.channels.segments import SegmentLog
 
 
-class Channel(Protocol):
+class DurableChannel(Protocol):
     @property
     def log(self) -> SegmentLog:
         """What is in the stream, and who has read how much of it."""

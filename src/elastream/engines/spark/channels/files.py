@@ -38,7 +38,7 @@ from elastream.engines.spark.channels.cuts import (
     read_event_times,
 )
 from elastream.engines.spark.channels.files_source import FORMAT
-from elastream.engines.spark.channels.segments import Commit, Position, Segment, SegmentLog
+from elastream.engines.spark.channels.segments import Commit, Segment, SegmentLog, StreamPosition
 from elastream.engines.spark.channels.source import read_stream
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.local_paths import for_spark
@@ -89,7 +89,7 @@ class FileChannel:
         return read_stream(spark, FORMAT, folder, schema, reader=reader, control=control, at_cuts=at_cuts)
 
     def tables(self) -> Iterator[pa.Table]:
-        for commit in self.log.commits(Position(), self.log.position(Position())):
+        for commit in self.log.commits(StreamPosition(), self.log.position(StreamPosition())):
             for segment in commit.segments:
                 yield pq.read_table(self.log.folder / segment.path, partitioning=None)
 

@@ -36,7 +36,7 @@ from pyspark.sql.types import StructType
 from elastream.engines.spark.channels.counting import counting
 from elastream.engines.spark.channels.json_records import as_json, check_schema, encode
 from elastream.engines.spark.channels.kafka_source import FORMAT, read_messages
-from elastream.engines.spark.channels.segments import Position, Segment, SegmentLog
+from elastream.engines.spark.channels.segments import Segment, SegmentLog, StreamPosition
 from elastream.engines.spark.channels.source import read_stream
 from elastream.engines.spark.channels.splits import Slice
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
@@ -101,7 +101,7 @@ class KafkaChannel:
 
     def tables(self) -> Iterator[pa.Table]:
         """As JSON says it: what the types were is known where the channel is read as a stream."""
-        for commit in self.log.commits(Position(), self.log.position(Position())):
+        for commit in self.log.commits(StreamPosition(), self.log.position(StreamPosition())):
             for segment in commit.segments:
                 part = Slice(path=segment.path, first=segment.first, last=segment.first + segment.records)
                 for messages in read_messages(self.topic.servers, self.topic.name, part):

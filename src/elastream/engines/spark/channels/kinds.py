@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from elastream.engines.spark.channels.channel import Channel
+from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.errors import ElastreamError, InvalidInput, nearest
 from elastream.whole_files import write_json
@@ -36,7 +36,7 @@ class ChannelKind(Protocol):
         """Whether tasks read and write in the folder of the pipeline, or elsewhere."""
         ...
 
-    def channel(self, folder: Path, pipeline: str) -> Channel:
+    def channel(self, folder: Path, pipeline: str) -> DurableChannel:
         """The channel of this folder, which may be new."""
         ...
 
@@ -58,7 +58,7 @@ class Files:
     name: str = "files"
     records_in_folder: bool = True
 
-    def channel(self, folder: Path, pipeline: str) -> Channel:
+    def channel(self, folder: Path, pipeline: str) -> DurableChannel:
         return FileChannel(folder)
 
     def jars(self) -> list[Path]:
@@ -80,7 +80,7 @@ class Kafka:
     name: str = "kafka"
     records_in_folder: bool = False
 
-    def channel(self, folder: Path, pipeline: str) -> Channel:
+    def channel(self, folder: Path, pipeline: str) -> DurableChannel:
         found = _read(folder)
         if found is None:
             topic = _topic_name(pipeline, folder.name)
@@ -122,7 +122,7 @@ def kind_of(name: str, *, kafka_servers: str) -> ChannelKind:
     return kinds[name]
 
 
-def open_channel(folder: Path) -> Channel:
+def open_channel(folder: Path) -> DurableChannel:
     """The channel that lies in this folder, of whatever kind it is."""
     found = _read(folder)
     return FileChannel(folder) if found is None else _kafka_channel(folder, found)
@@ -152,7 +152,7 @@ def delete_topics(folder: Path) -> list[str]:
     return left
 
 
-def _kafka_channel(folder: Path, found: dict[str, Any]) -> Channel:
+def _kafka_channel(folder: Path, found: dict[str, Any]) -> DurableChannel:
     from elastream.engines.spark.channels.kafka import KafkaChannel
 
     return KafkaChannel(folder, _topic(found))

@@ -85,7 +85,7 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Position:
+class StreamPosition:
     """A place in the stream: so many records lie before it, and so many commits begin before it."""
 
     record: int = 0
@@ -170,7 +170,7 @@ class SegmentLog:
         found = _read_json(self.folder / "head.json")
         return Head() if found is None else Head(**found)
 
-    def commits(self, start: Position, end: Position) -> Iterator[Commit]:
+    def commits(self, start: StreamPosition, end: StreamPosition) -> Iterator[Commit]:
         """The commits that hold the records from start to end."""
         reached = start.record
         # the last commit that begins before the start may reach beyond it
@@ -188,29 +188,31 @@ class SegmentLog:
                 "read them"
             )
 
-    def position(self, start: Position, *, most_records: int | None = None, at_cuts: bool = False) -> Position:
+    def position(
+        self, start: StreamPosition, *, most_records: int | None = None, at_cuts: bool = False
+    ) -> StreamPosition:
         """The end of the stream, or of its first so many records after start.
 
         At cuts, it is the last end of a commit, or cut within one, before that; the next one where there is none.
         """
         head = self.head()
-        end = Position(record=head.records, commit=head.commits)
+        end = StreamPosition(record=head.records, commit=head.commits)
         if most_records is None or end.record - start.record <= most_records:
             return end
         record, found = start.record + most_records, start
         for commit in self.commits(start, end):
             if not at_cuts and commit.after >= record:
-                return Position(record=record, commit=commit.number + 1)
+                return StreamPosition(record=record, commit=commit.number + 1)
             for stop in commit.stops if at_cuts else ():
                 if found.record > start.record and stop > record:
                     return found
                 if stop > start.record:
-                    found = Position(record=stop, commit=commit.number + 1)
+                    found = StreamPosition(record=stop, commit=commit.number + 1)
         if at_cuts:
             return found
         raise AssertionError("the head counts more records than the commits hold")
 
-    def acknowledge(self, reader: str, position: Position, *, taken: int | None = None) -> None:
+    def acknowledge(self, reader: str, position: StreamPosition, *, taken: int | None = None) -> None:
         """The reader will not ask for anything before this position again; its batch goes up to record `taken`."""
         before, taken_before = self._progress(reader)
         taken = max(position.record, taken_before if taken is None else taken)
@@ -218,16 +220,16 @@ class SegmentLog:
             position = max(position, before, key=lambda one: one.record)
             write_json(self.folder / "readers" / f"{reader}.json", {**asdict(position), "taken": taken})
 
-    def acknowledged(self, reader: str) -> Position:
+    def acknowledged(self, reader: str) -> StreamPosition:
         return self._progress(reader)[0]
 
-    def _progress(self, reader: str) -> tuple[Position, int]:
+    def _progress(self, reader: str) -> tuple[StreamPosition, int]:
         """Up to where the reader is done, and up to which record its batch goes."""
         found = _read_json(self.folder / "readers" / f"{reader}.json")
         if found is None:
-            return Position(), 0
+            return StreamPosition(), 0
         taken = found.pop("taken", found["record"])
-        return Position(**found), int(taken)
+        return StreamPosition(**found), int(taken)
 
     def in_batch(self, reader: str) -> int:
         """Records of the batch that the reader is at."""
@@ -247,7 +249,7 @@ class SegmentLog:
         commit = self._read_commit(numbers[older - 1]) if older else None
         return 0 if commit is None else max(0, commit.after - taken)
 
-    def came_s(self, position: Position) -> float:
+    def came_s(self, position: StreamPosition) -> float:
         """By when what lies before this position had come into the pipeline: as told, or when it was published."""
         for number in (position.commit - 1, position.commit):  # the one before it may be forgotten by now
             commit = self._read_commit(number)

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from elastream.engines.spark.channels.control import read_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
-from elastream.engines.spark.channels.segments import Position, SegmentLog
+from elastream.engines.spark.channels.segments import SegmentLog, StreamPosition
 from elastream.engines.spark.channels.splits import Slice, splits
 
 
@@ -50,7 +50,7 @@ class ChannelReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         # Spark asks when the batch that ended here is committed. It would say so in commit() too, but only with
         # the next batch: a writer that waits for its readers would then wait for one that waits for it.
-        begin = Position(**start)
+        begin = StreamPosition(**start)
         all_of_it = isinstance(limit, ReadAllAvailable)
         most_records = None if all_of_it else read_control(self._control).most_records
         end = self._log.position(begin, most_records=most_records, at_cuts=self._at_cuts)
@@ -58,7 +58,7 @@ class ChannelReader(DataSourceStreamReader):
         return asdict(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        first, last = Position(**start), Position(**end)
+        first, last = StreamPosition(**start), StreamPosition(**end)
         control = read_control(self._control)
         parts = splits(self._log.commits(first, last), first, last, control.parallelism)
         return [Split(part, control.fetches) for part in parts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from elastream.engines.spark.channels.segments import Commit, Position
+from elastream.engines.spark.channels.segments import Commit, StreamPosition
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,7 +17,9 @@ class Slice:
     last: int
 
 
-def splits(commits: Iterable[Commit], start: Position, end: Position, parallelism: int) -> list[list[Slice]]:
+def splits(
+    commits: Iterable[Commit], start: StreamPosition, end: StreamPosition, parallelism: int
+) -> list[list[Slice]]:
     """At most `parallelism` parts, none of them empty; together they are the records from start to end."""
     total = end.record - start.record
     parts = min(parallelism, total)

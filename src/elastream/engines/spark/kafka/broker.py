@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Self
 
 from elastream.engines.spark import with_parent
+from elastream.engines.spark.java import find_java
 from elastream.engines.spark.kafka.jars import JarUse, kafka_jars
 from elastream.engines.spark.ports import free_port
-from elastream.engines.spark.session import find_java
 from elastream.errors import ElastreamError
 
 HOST = "127.0.0.1"

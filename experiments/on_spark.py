@@ -1,0 +1,126 @@
+"""A pipeline on Spark under rules, for experiments that take their time: what was measured, and what was done."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from elastream.commands.settings import header_of
+from elastream.engines.spark.channels.kinds import Files
+from elastream.engines.spark.pipeline import Pipeline
+from elastream.engines.spark.run import PipelineFile, RunOptions, records_at, run
+from elastream.manager.events import Decided, Event, Trouble
+from elastream.manager.knobs import Knobs
+from elastream.measurement import Snapshot
+from elastream.options import build
+from elastream.policies.by_rules import Rules
+from elastream.policies.catalog import info
+from elastream.policies.rules import RuleSet
+
+_SLOTS = 32  # more than there are cores: what the experiments let records cost is mostly waiting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    at_s: float
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        return f"{self.before} → {self.after} at {self.at_s:.0f} s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkRun:
+    operator: str
+    snapshots: tuple[Snapshot, ...]
+    events: tuple[Event, ...]
+    began_s: float
+    """When the load began that counts; all times are from there."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """Of the operator, when each was decided."""
+        return [
+            Change(at_s=event.at_s - self.began_s, before=change.before, after=change.after)
+            for event in self.events
+            if isinstance(event, Decided)
+            for change in event.decision.changes
+            if change.operator == self.operator
+        ]
+
+    def series(self, what: str) -> list[tuple[float, float]]:
+        """Time and the sum of a field over the instances, where it was measured."""
+        found = []
+        for snapshot in self.snapshots:
+            values = [getattr(reading, what) for reading in snapshot.by_operator.get(self.operator, ())]
+            if values and None not in values:
+                found.append((snapshot.at_s - self.began_s, float(sum(values))))
+        return found
+
+    @property
+    def sizes(self) -> list[tuple[float, int]]:
+        return [(snapshot.at_s - self.began_s, snapshot.plan[self.operator]) for snapshot in self.snapshots]
+
+    @property
+    def troubles(self) -> list[str]:
+        return [event.what for event in self.events if isinstance(event, Trouble)]
+
+    def as_json(self, *fields: str) -> dict[str, Any]:
+        series = {name: [[round(t, 1), round(v, 4)] for t, v in self.series(name)] for name in fields}
+        actions = [str(change) for change in self.changes]
+        sizes = [[round(t, 1), size] for t, size in self.sizes]
+        return {"actions": actions, "sizes": sizes, "troubles": self.troubles, **series}
+
+
+def run_on_spark(
+    pipeline: Pipeline,
+    rules: RuleSet,
+    folder: Path,
+    *,
+    operator: str,
+    duration_s: float,
+    interval_s: float = 5.0,
+    batch_s: float = 1.0,
+    load: Mapping[str, Any] | None = None,
+    channel_bound: int | None = None,
+) -> SparkRun:
+    """Run it for so long from the moment that everything is up; times are from there."""
+    snapshots: list[Snapshot] = []
+    events: list[Event] = []
+    knobs = replace(build(Knobs, info("rules").knobs, place="rules"), interval_s=interval_s)
+    options = RunOptions(
+        folder=folder / "run",
+        master=f"local[{_SLOTS}]",
+        duration_s=duration_s,
+        batch_interval_s=batch_s,
+        longest_batch_s=batch_s,
+        start={},
+        channel_bound=channel_bound,
+        generate=True,
+        channels=Files(),
+    )
+    policy = Rules(rules=rules)
+    run(
+        PipelineFile(pipeline=pipeline, generator=None if load is None else records_at(load)),
+        policy,
+        knobs,
+        options,
+        header=header_of(pipeline.name, "spark", "rules", policy, knobs),
+        on_snapshot=snapshots.append,
+        on_event=events.append,
+        on_phase=lambda _: None,
+    )
+    began_s = snapshots[0].at_s - snapshots[0].readings[0].window_s if snapshots else 0.0
+    return SparkRun(operator=operator, snapshots=tuple(snapshots), events=tuple(events), began_s=began_s)
+
+
+@contextmanager
+def folder_for_a_run() -> Iterator[Path]:
+    # Spark may still delete a file of its own while the folder goes
+    with tempfile.TemporaryDirectory(prefix="elastream-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

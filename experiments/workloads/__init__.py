@@ -1,0 +1,1 @@
+"""Pipelines and load that only the experiments use."""

@@ -1,0 +1,205 @@
+"""The agent on a socket: it connects, reads when the master wants to know, sends, and comes back when it has to.
+
+One task reads, whether or not there is a connection; the other keeps one up. All judgement is in `agent.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from elastream.agents.agent import Agent
+from elastream.agents.master_server import Endpoint
+from elastream.agents.messages import Refused, frame, master_message
+from elastream.agents.wire import Decoder
+from elastream.errors import ElastreamError
+
+CONNECT_WITHIN_S = 10.0
+_DEAD_AFTER_S = 30  # a peer that the network no longer reaches
+
+Wanted = Sequence[frozenset[str]]
+Read = Callable[[Wanted], Sequence[Mapping[str, float]]]
+"""From what is wanted of each operator to what was read of it."""
+
+
+class _NoAnswerError(ElastreamError):
+    pass
+
+
+@dataclass(kw_only=True)
+class AgentClient:
+    agent: Agent
+    endpoint: Endpoint
+    read: Read
+    blocks: bool = True
+    """Whether reading may take long, as over a network: then it is done in a thread."""
+    on_tell: Callable[[str], None] = lambda _: None
+    _writer: asyncio.StreamWriter | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """The time of the next reading may be another than before."""
+    _last_told: str = ""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_reading())
+            tasks.create_task(self._stay_connected())
+
+    # Reading
+
+    async def _keep_reading(self) -> None:
+        while True:
+            await self._until_due()
+            wanted = self.agent.wanted
+            try:
+                values = await asyncio.to_thread(self.read, wanted) if self.blocks else self.read(wanted)
+            except Exception as error:  # of someone else's code: an agent that says nothing is of no use
+                self._tell(f"nothing could be read: {type(error).__name__}: {error}")
+                values = [{} for _ in wanted]
+            self.agent.read(values, time.monotonic())
+            self._send()
+
+    async def _until_due(self) -> None:
+        while True:
+            self._changed.clear()
+            due_s = self.agent.due_s()
+            left_s = None if due_s is None else due_s - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+
+    def _send(self) -> None:
+        """As much as the connection takes now; what is left goes with the next reading."""
+        writer = self._writer
+        while writer is not None and not writer.is_closing():
+            message = self.agent.outgoing(time.monotonic(), time.time())
+            if message is None:
+                return
+            writer.write(frame(message))
+
+    # The connection
+
+    async def _stay_connected(self) -> None:
+        while True:
+            try:
+                await self._session()
+            except (ElastreamError, OSError) as error:
+                self._tell(f"{self.endpoint}: {_why(error)}; trying again")
+            await asyncio.sleep(self.agent.lost())
+
+    async def _session(self) -> None:
+        async with asyncio.timeout(CONNECT_WITHIN_S):
+            reader, writer = await asyncio.open_connection(
+                self.endpoint.host, self.endpoint.port, ssl=self.endpoint.tls
+            )
+        try:
+            _notice_death(writer)
+            writer.write(frame(self.agent.connected(time.time())))
+            await self._listen(reader, writer)
+        finally:
+            self._writer = None
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = Decoder()
+        while True:
+            async with asyncio.timeout(CONNECT_WITHIN_S if self._writer is None else None):
+                data = await reader.read(65536)
+            if not data:
+                raise _NoAnswerError(
+                    "the connection was closed"
+                    if self._writer is not None
+                    else "the master closed the connection without an answer (a wrong token?)"
+                )
+            for value in decoder.feed(data):
+                message = master_message(value)
+                self.agent.received(message, time.monotonic())
+                assert not isinstance(message, Refused), "that has raised"
+                if self._writer is None:
+                    self._writer = writer
+                    self._tell(f"{self.endpoint}: connected")
+            self._changed.set()
+            self._send()
+
+    def _tell(self, text: str) -> None:
+        """The same again and again is told once."""
+        if text != self._last_told:
+            self._last_told = text
+            self.on_tell(text)
+
+
+class AgentThread:
+    """An agent within a program that does something else, such as an operator's own process.
+
+    with AgentThread(client):
+        work()
+    """
+
+    def __init__(self, client: AgentClient) -> None:
+        self.client = client
+        self._loop = asyncio.new_event_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"agent {client.agent.name}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._cancel)
+        self._thread.join()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _run(self) -> None:
+        with (
+            asyncio.Runner(loop_factory=lambda: self._loop) as runner,
+            contextlib.suppress(asyncio.CancelledError),
+        ):
+            runner.run(self._until_cancelled())
+
+    async def _until_cancelled(self) -> None:
+        self._task = asyncio.current_task()
+        await self.client.run()
+
+
+def _notice_death(writer: asyncio.StreamWriter) -> None:
+    """Without this a peer whose machine is gone is waited for for hours."""
+    found = writer.get_extra_info("socket")
+    if found is None:
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", _DEAD_AFTER_S // 3), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _DEAD_AFTER_S)
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not to be trusted: {error.verify_message}"
+        case TimeoutError():
+            return "no answer in time"
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number)  # asyncio has a text of its own, which repeats the address
+        case _:
+            return str(error)

@@ -1,0 +1,1 @@
+"""What arrives at a source: rates over time as values, the traces that come with them, how files write them."""

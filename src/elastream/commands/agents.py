@@ -1,0 +1,228 @@
+"""`elastream master` and `agent`: rules over what agents read beside the operators of any engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import uuid
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from elastream.agents.adaptor import ReportedSizes
+from elastream.agents.agent import Agent
+from elastream.agents.agent_client import AgentClient
+from elastream.agents.engine_metrics import json_metrics
+from elastream.agents.master_server import Endpoint
+from elastream.agents.messages import Claim
+from elastream.agents.monitored import graph_of
+from elastream.agents.os_metrics import MachineMetrics, ProcessMetrics
+from elastream.agents.reader import Reader
+from elastream.agents.rounds import Tell
+from elastream.agents.run import MasterOptions, MasterRun, Watcher
+from elastream.agents.security import TOKEN_VARIABLE, agent_tls, check_exposure, master_tls, read_token
+from elastream.agents.subscription import views_of
+from elastream.commands.live_master import LiveMaster
+from elastream.commands.named_engine import named_engine
+from elastream.commands.settings import RULES, pairs_of, policy_and_knobs
+from elastream.commands.settings import duration as duration_of
+from elastream.commands.shared import JsonOption, SetOption, err, out
+from elastream.errors import InvalidInput
+from elastream.manager.events import Event, event_to_json
+from elastream.manager.signals import stopping_on_signals
+from elastream.policies.by_rules import Rules
+
+DEFAULT_PORT = 7474
+_UNTOLD = ("proposed", "ignored", "phase", "judged")
+
+TokenOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", help=f"A file with the token that master and agents share; or {TOKEN_VARIABLE}."),
+]
+
+
+def master(
+    rules: Annotated[Path, typer.Option("--rules", help="The rules, in YAML or Python; read again when changed.")],
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="What to scale: MODULE:OBJECT with the four calls of an adaptor, or the .yaml of a scenario to "
+            "simulate. Without it the master only says what it would do."
+        ),
+    ] = None,
+    interval: Annotated[str | None, typer.Option(help="How often agents read and rules are evaluated.")] = None,
+    settings: SetOption = None,
+    view: Annotated[
+        list[str] | None, typer.Option(help="A metric to ask agents for although no rule looks at it; repeatable.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; by default nobody else reaches it.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="0 for any that is free.")] = DEFAULT_PORT,
+    token_file: TokenOption = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help="Speak TLS, with this certificate.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, where that is in a file of its own.")] = None,
+    folder: Annotated[Path, typer.Option(help="Where the state and the recording are kept.")] = (
+        Path("out") / "master"
+    ),
+    record: Annotated[
+        bool, typer.Option("--record", help="Write every round to the recording, too, for `elastream replay`.")
+    ] = False,
+    duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Everything but the act.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluate rules over what agents read, and scale an engine as they say.
+
+    Agents beside the operators connect to it (`elastream agent`) and are asked for what the rules look at. Killed
+    and started again in the same folder, it knows its guard times and what the rules have seen.
+    """
+    given = pairs_of(settings) | {"file": str(rules)}
+    if interval is not None:
+        given["interval"] = interval
+    if dry_run or engine is None:
+        given["dry_run"] = "true"
+    adaptor = ReportedSizes() if engine is None else named_engine(engine, folder)
+    graph = None if engine is None else graph_of(adaptor.operators())
+    chosen, knobs = policy_and_knobs(RULES, given, dataflow=graph)
+    assert isinstance(chosen, Rules), "that is the policy which was asked for"
+    options = MasterOptions(
+        folder=folder,
+        endpoint=Endpoint(host=host, port=port, tls=master_tls(tls_certificate, tls_key)),
+        token=read_token(token_file),
+        views=views_of(view or ()),
+        duration_s=duration_of("--duration", duration),
+        record=record,
+    )
+    exposed = check_exposure(host, options.token, options.endpoint.tls)
+    with LiveMaster(err if as_json else out, f"rules of {rules}") as live:
+        watcher = _json_watcher() if as_json else _live_watcher(live)
+        run = MasterRun(chosen, knobs, adaptor, options, watcher)
+        if exposed is not None:
+            watcher.on_tell(Tell(text=exposed, warning=True))
+
+        def on_listening(endpoint: Endpoint) -> None:
+            if as_json:
+                _print_line({"event": "listening", "host": endpoint.host, "port": endpoint.port})
+            else:
+                acts = "says what it would do" if knobs.dry_run else f"scales {engine}"
+                live.phase(f"listens on {endpoint}, {acts}")
+
+        with stopping_on_signals(run.clock):
+            run.run(on_listening)
+    counts = asdict(run.server.master.counts)
+    if as_json:
+        _print_line({"event": "ended", **counts})
+    else:
+        told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
+        out.print(f"ended: {told}", soft_wrap=True)
+
+
+def _live_watcher(live: LiveMaster) -> Watcher:
+    return Watcher(on_tell=live.tell, on_event=live.event, on_snapshot=live.snapshot)
+
+
+def _json_watcher() -> Watcher:
+    def on_event(event: Event) -> None:
+        if event.event not in _UNTOLD:
+            _print_line(event_to_json(event))
+
+    def on_tell(news: Tell) -> None:
+        _print_line({"event": "warning" if news.warning else "told", "text": news.text})
+
+    return Watcher(on_tell=on_tell, on_event=on_event)
+
+
+def _print_line(value: dict[str, Any]) -> None:
+    """One JSON value a line, at once: whoever reads them waits for the next."""
+    print(json.dumps(value), flush=True)
+
+
+def agent(
+    operator: Annotated[
+        list[str],
+        typer.Option(help="OPERATOR or OPERATOR:INSTANCE that it reads for; repeatable for a host of several."),
+    ],
+    master: Annotated[str, typer.Option(help="HOST:PORT of the master.")] = f"127.0.0.1:{DEFAULT_PORT}",
+    engine_metrics: Annotated[
+        str | None,
+        typer.Option(help="A file or URL with a JSON object of metrics that the engine, or the operator, keeps."),
+    ] = None,
+    pid: Annotated[
+        int | None, typer.Option(help="Read CPU, memory and files of this process and its children, not of all.")
+    ] = None,
+    cores: Annotated[float | None, typer.Option(help="Cores that the process may use, where not all.")] = None,
+    disk: Annotated[Path, typer.Option(help="A folder on the disk whose space counts.")] = Path(),
+    name: Annotated[
+        str | None, typer.Option(help="Its identity; the host and the process where not given.")
+    ] = None,
+    token_file: TokenOption = None,
+    tls_authority: Annotated[
+        Path | None, typer.Option(help="Speak TLS, and trust a master whose certificate this one has signed.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read metrics beside the operators of any engine and send them to a master, until Ctrl-C.
+
+    The master says which metrics it wants, and how often. Without a connection the agent goes on reading, keeps
+    what it can, and tries again.
+    """
+
+    def tell(text: str) -> None:
+        if as_json:
+            _print_line({"event": "told", "text": text})
+        else:
+            out.print(text, soft_wrap=True)
+
+    claims = tuple(map(_claim, operator))
+    operators = tuple(claim.operator for claim in claims)
+    reader = Reader(
+        operators=operators,
+        os_metrics=MachineMetrics(disk) if pid is None else ProcessMetrics(pid, disk, cores),
+        engine=None if engine_metrics is None else json_metrics(engine_metrics, operators),
+        on_tell=tell,
+    )
+    endpoint = _endpoint(master)
+    client = AgentClient(
+        agent=Agent(
+            name=name or f"{socket.gethostname()}/{os.getpid()}",
+            run=uuid.uuid4().hex,
+            claims=claims,
+            offers=reader.offers,
+            token=read_token(token_file),
+        ),
+        endpoint=Endpoint(host=endpoint.host, port=endpoint.port, tls=agent_tls(tls_authority)),
+        read=reader,
+        on_tell=tell,
+    )
+    with suppress(asyncio.CancelledError):
+        asyncio.run(_until_stopped(client))
+
+
+async def _until_stopped(client: AgentClient) -> None:
+    task = asyncio.current_task()
+    assert task is not None, "this runs in one"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await client.run()
+
+
+def _claim(written: str) -> Claim:
+    operator, colon, instance = written.rpartition(":")
+    numbered = bool(colon and operator and instance.isdecimal())
+    claim = Claim(operator, int(instance)) if numbered else Claim(written)
+    if not claim.operator.strip() or len(claim.operator) > 200:
+        raise InvalidInput(f"--operator takes OPERATOR or OPERATOR:INSTANCE, found {written!r}")
+    return claim
+
+
+def _endpoint(written: str) -> Endpoint:
+    host, colon, port = written.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InvalidInput(f"--master takes HOST:PORT, found {written!r}")
+    return Endpoint(host=host.removeprefix("[").removesuffix("]") or "127.0.0.1", port=int(port))

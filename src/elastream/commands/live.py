@@ -1,0 +1,171 @@
+"""What `elastream run` shows while it runs: a table that changes in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from elastream.durations import text as duration_text
+from elastream.manager.events import (
+    Acted,
+    Decided,
+    Event,
+    Held,
+    Judged,
+    PhaseChanged,
+    Proposed,
+    Renewed,
+    Steered,
+    Trouble,
+)
+from elastream.measurement import Snapshot
+from elastream.measurement.flow import achieved_share
+from elastream.policies.proposal import Proposal
+from elastream.texts import number_text
+
+_MOST_LINES = 8
+
+
+class LiveRun:
+    """Fed with snapshots and events; keeps the newest of each kind in view."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console = console
+        self._title = title
+        self._began_s: float | None = None
+        self._snapshot: Snapshot | None = None
+        self._late: dict[str, float] = {}
+        """Of operators with event time: what each dropped as late since this run began."""
+        self._notes: tuple[str, ...] = ()
+        self._proposal: Proposal | None = None
+        self._phase = "starting"
+        self._lines: list[Text] = []
+        self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+
+    def phase(self, phase: str) -> None:
+        self._phase = phase
+        if self._live is None:
+            self._console.print(phase)
+        self._draw()
+
+    def snapshot(self, snapshot: Snapshot) -> None:
+        self._began_s = snapshot.at_s if self._began_s is None else self._began_s
+        self._snapshot = snapshot
+        for name, rates in snapshot.rates.items():
+            if rates.records_late is not None:
+                self._late[name] = self._late.get(name, 0.0) + rates.records_late
+        if self._live is None:
+            self._console.print(self._plain_line(snapshot))
+        for note in snapshot.notes:
+            if note not in self._notes:  # what still holds was said when it began
+                self.line(Text.assemble(self._at(snapshot.at_s), " ", (note, "yellow")))
+        self._notes = snapshot.notes
+        self._draw()
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, Proposed):
+            self._proposal = event.proposal
+        line = self._event_line(event)
+        if line is not None:
+            self.line(line)
+        self._draw()
+
+    def line(self, line: Text) -> None:
+        self._lines = [*self._lines, line][-_MOST_LINES:]
+        if self._live is None:
+            self._console.print(line, soft_wrap=True)
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._live is not None:
+            self._live.update(
+                Group(Text(f"{self._title}: {self._phase}", style="bold"), self._table(), *self._lines)
+            )
+
+    def _table(self) -> Table:
+        table = Table(header_style="bold", border_style="dim")
+        table.add_column("operator")
+        late = ("late",) if self._late else ()  # where there is event time
+        for column in ("instances", "needs", "in", "must process", "busy", "waiting", *late):
+            table.add_column(column, justify="right")
+        if self._snapshot is None:
+            return table
+        for name in self._snapshot.dataflow.scalable:
+            rates = self._snapshot.rates.get(name)
+            advice = self._proposal.advice.get(name) if self._proposal else None
+            nodes = self._snapshot.placement.get(name, ())
+            table.add_row(
+                f"{name} on {', '.join(nodes)}" if nodes else name,
+                str(self._snapshot.plan[name]),
+                "—" if advice is None or advice.need is None else f"{advice.need:.2f}",
+                "—" if rates is None else f"{number_text(rates.observed_processing_per_s)}/s",
+                "—" if advice is None or advice.target_per_s is None else f"{number_text(advice.target_per_s)}/s",
+                "—" if rates is None else f"{rates.utilization:.0%}",
+                "—" if rates is None or rates.backlog is None else number_text(rates.backlog),
+                *([_late_text(self._late.get(name))] if late else []),
+            )
+        return table
+
+    def _plain_line(self, snapshot: Snapshot) -> str:
+        parts = [f"{name} at {number_text(rate)}/s" for name, rate in snapshot.source_rates.items()]
+        for name in snapshot.dataflow.scalable:
+            rates = snapshot.rates.get(name)
+            doing = "no readings" if rates is None else f"{number_text(rates.observed_processing_per_s)}/s"
+            nodes = f" on {', '.join(snapshot.placement[name])}" if name in snapshot.placement else ""
+            late = f", {number_text(rates.records_late)} late" if rates and rates.records_late else ""
+            parts.append(f"{name} ×{snapshot.plan[name]}{nodes} {doing}{late}")
+        share = achieved_share(snapshot)
+        kept = "" if share is None else f", {share:.0%} of the rate achieved"
+        return f"{self._at(snapshot.at_s)} {' · '.join(parts)}{kept}"
+
+    def _event_line(self, event: Event) -> Text | None:
+        match event:
+            case Decided():
+                what = f"{'would ' if event.dry_run else ''}{event.decision.kind}: {event.decision}"
+                why = "; ".join(
+                    f"{advice.operator} {reason}"
+                    for advice in event.decision.advice
+                    for reason in advice.reasons[1:2]
+                )
+                return Text.assemble(self._at(event.at_s), " ", (what, "bold green"), f" ({why})" if why else "")
+            case Acted():
+                done = f"done in {event.outcome.took_s:.2f} s" if event.outcome.succeeded else "failed"
+                detail = f": {event.outcome.detail}" if event.outcome.detail else ""
+                return Text(f"{self._at(event.at_s)} {done}{detail}")
+            case Judged():
+                after = "?" if event.share_after is None else f"{event.share_after:.0%}"
+                return Text(f"{self._at(event.at_s)} action {event.number}: {event.verdict}, {after} achieved")
+            case Renewed(what=what) | Steered(what=what):
+                return Text(f"{self._at(event.at_s)} {what}")
+            case Trouble(what=what):
+                return Text.assemble(self._at(event.at_s), " ", (what, "bold red"))
+            case Held(why=why):
+                return Text(f"{self._at(event.at_s)} held: {why}", style="dim")
+            case PhaseChanged(after=after, why=why) if after in ("given up", "rolled back"):
+                return Text.assemble(self._at(event.at_s), " ", (f"{after}: {why}", "bold yellow"))
+            case _:
+                return None
+
+    def _at(self, at_s: float) -> str:
+        elapsed_s = 0.0 if self._began_s is None else max(0.0, at_s - self._began_s)
+        return f"{duration_text(round(elapsed_s)):>8}"
+
+
+def _late_text(count: float | None) -> Text:
+    return Text("—" if count is None else number_text(count), style="bold yellow" if count else "")

@@ -1,0 +1,69 @@
+"""What `elastream master` shows while it runs: what agents read, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.table import Table
+from rich.text import Text
+
+from elastream.agents.rounds import Tell
+from elastream.commands.live import LiveRun
+from elastream.manager.events import Event, Judged
+from elastream.measurement import Snapshot
+from elastream.policies.rules.metrics import METRICS
+from elastream.texts import number_text
+
+_PLAIN_EVERY_S = 60.0  # where lines are not overwritten, but pile up
+
+
+class LiveMaster(LiveRun):
+    _shown_at_s: float | None = None
+
+    def tell(self, news: Tell) -> None:
+        self.line(Text(news.text, style="yellow" if news.warning else ""))
+
+    def event(self, event: Event) -> None:
+        if not isinstance(event, Judged):  # by the rates at the sources, which agents do not know
+            super().event(event)
+
+    def snapshot(self, snapshot: Snapshot) -> None:
+        since_s = None if self._shown_at_s is None else snapshot.at_s - self._shown_at_s
+        if self._live is None and since_s is not None and 0 <= since_s < _PLAIN_EVERY_S:
+            return
+        self._shown_at_s = snapshot.at_s
+        super().snapshot(snapshot)
+
+    def _table(self) -> Table:
+        table = Table(header_style="bold", border_style="dim")
+        table.add_column("operator")
+        if self._snapshot is None:
+            return table
+        found = {name: _means(self._snapshot, name) for name in self._snapshot.dataflow.scalable}
+        metrics = sorted({metric for means in found.values() for metric in means})
+        for column in ("instances", "read", *metrics):
+            table.add_column(column, justify="right")
+        for name, means in found.items():
+            read = len(self._snapshot.by_operator.get(name, ()))
+            cells = (means.get(metric, "—") for metric in metrics)
+            table.add_row(name, str(self._snapshot.plan[name]), str(read), *cells)
+        return table
+
+    def _plain_line(self, snapshot: Snapshot) -> str:
+        parts = []
+        for name in snapshot.dataflow.scalable:
+            values = ", ".join(f"{metric} {mean}" for metric, mean in _means(snapshot, name).items())
+            parts.append(f"{name} ×{snapshot.plan[name]} {values or 'no readings'}")
+        return f"{self._at(snapshot.at_s)} {' · '.join(parts) or 'no operators yet'}"
+
+
+def _means(snapshot: Snapshot, operator: str) -> Mapping[str, str]:
+    """Of each metric the mean of the operator's instances, with its unit."""
+    values: dict[str, list[float]] = {}
+    for reading in snapshot.by_operator.get(operator, ()):
+        for name, value in sorted((reading.metrics or {}).items()):
+            values.setdefault(name, []).append(value)
+    return {
+        name: f"{number_text(sum(found) / len(found))} {METRICS[name].unit}".rstrip()
+        for name, found in values.items()
+    }

@@ -1,0 +1,131 @@
+"""What users write on the command line, `--set NAME=VALUE` and the like, made into a policy and knobs."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from elastream.dataflow import Dataflow
+from elastream.durations import seconds
+from elastream.engines.simulated.scenario import Scenario
+from elastream.errors import InvalidInput, nearest
+from elastream.manager.knobs import Knobs
+from elastream.measurement.recording import RunHeader
+from elastream.options import build, describe, settings_of
+from elastream.policies.by_rules import Rules
+from elastream.policies.catalog import Policy, create, info
+
+DEFAULT_POLICY, RULES = "ds2", "rules"
+
+
+def duration(option: str, written: str) -> float:
+    try:
+        return seconds(float(written) if written.replace(".", "", 1).isdigit() else written)
+    except ValueError as error:
+        raise InvalidInput(f"{option}: {error}") from None
+
+
+def with_rules(policy: str, rules: Path | None, settings: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """What --rules is short for: the name of the policy and its settings."""
+    if rules is None:
+        return policy, dict(settings)
+    if policy not in (DEFAULT_POLICY, RULES):
+        raise InvalidInput(f"--rules is for the policy {RULES}, found --policy {policy}")
+    return RULES, {**settings, "file": str(rules)}
+
+
+def policy_and_knobs(
+    policy: str,
+    settings: Mapping[str, str],
+    scenario: Scenario | None = None,
+    *,
+    dataflow: Dataflow | None = None,
+    beside: Sequence[str] = (),
+) -> tuple[Policy, Knobs]:
+    """What --set names may be an option of the policy or a knob of the manager.
+
+    An option that only a policy `beside` this one has is passed over. What rules name is looked up in the graph.
+    """
+    entry = info(policy)
+    of_policy, of_manager = _names(entry.options_class), _names(Knobs)
+    of_others = {option for other in beside for option in _names(info(other).options_class)}
+    for_policy, for_manager = {}, {}
+    for name, value in settings.items():
+        if _meant(name, of_policy) in of_policy:
+            for_policy[name] = value
+        elif _meant(name, of_manager) in of_manager:
+            for_manager[name] = value
+        elif _meant(name, of_others) not in of_others:
+            known = {*of_policy, *of_manager}
+            raise InvalidInput(f"--set {name}: no option of {policy} and no knob{nearest(name, known)}")
+    options = _layered(of_policy, scenario.policies.get(policy, {}) if scenario else {}, for_policy)
+    knobs = _layered(of_manager, entry.knobs, scenario.manager if scenario else {}, for_manager)
+    created = create(policy, options)
+    if isinstance(created, Rules):
+        created = _for_pipeline(created, scenario.model.dataflow if scenario else dataflow)
+    return created, build(Knobs, knobs, place="manager")
+
+
+def header_of(pipeline: str, engine: str, name: str, policy: Policy, knobs: Knobs) -> RunHeader:
+    """What the recording of a run begins with, so that a report of it knows what was run."""
+    return RunHeader(
+        pipeline=pipeline, engine=engine, policy=name, options=settings_of(policy), knobs=settings_of(knobs)
+    )
+
+
+def _for_pipeline(rules: Rules, dataflow: Dataflow | None) -> Rules:
+    if not rules.file:
+        raise InvalidInput(f"the policy {RULES} needs a file with rules: --rules FILE")
+    return rules if dataflow is None else rules.for_pipeline(dataflow)
+
+
+def _names(options_class: type[Any]) -> tuple[str, ...]:
+    return tuple(option.name for option in describe(options_class))
+
+
+def _meant(name: str, known: Container[str]) -> str:
+    """An option in seconds may be written without its `_s`."""
+    return f"{name}_s" if f"{name}_s" in known else name
+
+
+def _layered(known: Container[str], *layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of all layers; of one that several give the last counts, however each of them spells it."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        given = {_meant(name, known) for name in layer}
+        merged = {name: value for name, value in merged.items() if _meant(name, known) not in given} | dict(layer)
+    return merged
+
+
+def pairs_of(pairs: Iterable[str] | None) -> dict[str, str]:
+    found = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInput(f"--set takes NAME=VALUE, found {pair!r}")
+        found[name.strip().replace("-", "_")] = value.strip()
+    return found
+
+
+def rates_of(pairs: Iterable[str] | None) -> dict[str, float]:
+    found = {}
+    for pair in pairs or ():
+        source, _, value = pair.rpartition("=")
+        try:
+            found[source] = float(value)
+        except ValueError:
+            raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}") from None
+        if not source:
+            raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}")
+    return found
+
+
+def counts_of(option: str, pairs: Iterable[str] | None) -> dict[str, int]:
+    found = {}
+    for pair in pairs or ():
+        operator, _, value = pair.rpartition("=")
+        if not operator or not value.isdecimal():
+            raise InvalidInput(f"{option} takes OPERATOR=N with a whole number, found {pair!r}")
+        found[operator.strip()] = int(value)
+    return found

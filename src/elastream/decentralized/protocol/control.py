@@ -1,0 +1,214 @@
+"""The control side of an instance as one value: its protocol and its links, changed together, written down whole.
+
+An event goes in (a message, an acknowledgement, a decision), a `Turn` comes out: the new state, in which the
+messages to send are already numbered and kept, and the effects. Whoever runs it writes the state down, carries
+out the effects, and only then lets messages and acknowledgements out. A process that is killed before it wrote
+has said nothing; one that is killed after it finds in the state what is still to be said, and what to do again
+(`unfinished`), as all effects may be carried out twice.
+
+What is refused leaves the protocol as it was. A message that is refused is still taken in, else it would come
+again for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from elastream.decentralized.errors import IllegalEvent
+from elastream.decentralized.protocol.instance import (
+    Instance,
+    InstancePhase,
+    InstanceState,
+    InstanceStep,
+    Place,
+    first_instance,
+)
+from elastream.decentralized.protocol.link import Body, Envelope, Incoming, Outgoing
+from elastream.decentralized.protocol.messages import Activate, Address, Create, Drain, Effect, End, operator_of
+from elastream.decentralized.protocol.neighbour_locks import (
+    LockedInstance,
+    LockedState,
+    LockedStep,
+    NeighbourLocks,
+)
+from elastream.decentralized.protocol.wire import (
+    message_from_json,
+    message_to_json,
+    state_from_json,
+    state_to_json,
+    turns_from_json,
+    turns_to_json,
+)
+from elastream.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ControlState:
+    protocol: InstanceState | LockedState
+    """Under locks with whose turn it is to scale."""
+    incarnation: int = 0
+    """How often it was started."""
+    outgoing: Mapping[Address, Outgoing] = field(default_factory=dict)
+    incoming: Mapping[Address, Incoming] = field(default_factory=dict)
+
+    @property
+    def instance(self) -> InstanceState:
+        return self.protocol.instance if isinstance(self.protocol, LockedState) else self.protocol
+
+    @property
+    def waits_for_locks(self) -> bool:
+        """Whether it has decided to scale, and its turn is still to come."""
+        return isinstance(self.protocol, LockedState) and self.protocol.wish is not None
+
+    @property
+    def all_said(self) -> bool:
+        """Whether everybody has acknowledged everything."""
+        return not any(link.waiting for link in self.outgoing.values())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    state: ControlState
+    effects: tuple[Effect, ...] = ()
+    refused: str = ""
+    """Why a message was not obeyed."""
+    dropped: str = ""
+    """Why something that was decided is not done after all."""
+
+
+@dataclass(frozen=True)
+class Controller:
+    place: Place
+    locks: NeighbourLocks | None = None
+    """Without them the acknowledgements of the protocol are all that there is."""
+
+    @cached_property
+    def _protocol(self) -> Any:
+        """An instance or a locked one: the same calls, each over its own kind of state."""
+        return Instance(self.place) if self.locks is None else LockedInstance(self.place, self.locks)
+
+    def initial(self, first: bool) -> ControlState:
+        """Before its first start: of the first instance of an operator, which knows the others; of a copy."""
+        instance = InstanceState()
+        if first:
+            instance = first_instance(
+                successors=(f"{operator}/0" for operator in self.place.downstream),
+                predecessors=(f"{operator}/0" for operator in self.place.upstream),
+            )
+        return ControlState(protocol=instance if self.locks is None else self._protocol.initial(instance))
+
+    def begin(self, state: ControlState) -> Turn:
+        """A new start, with whatever the one before may have left undone."""
+        if state.instance.phase is InstancePhase.ENDED and state.all_said:
+            raise IllegalEvent(f"{self.place.me!r} has ended: its place was given up, and it does not come back")
+        return Turn(state=replace(state, incarnation=state.incarnation + 1), effects=unfinished(state.instance))
+
+    # What the instance itself decides
+
+    def duplicate(self, state: ControlState, times: int) -> Turn:
+        return _taken(state, self._protocol.duplicate(state.protocol, times))
+
+    def leave(self, state: ControlState) -> Turn:
+        return _taken(state, self._protocol.leave(state.protocol))
+
+    def drained(self, state: ControlState) -> Turn:
+        return _taken(state, self._protocol.drained(state.protocol))
+
+    # What comes over a connection
+
+    def greeted(self, state: ControlState, sender: Address, receiver: Address, incarnation: int) -> ControlState:
+        """Someone wants to talk: raises where it is a stranger, means someone else, or is stale."""
+        if receiver != self.place.me:
+            raise IllegalEvent(f"{sender!r} looks for {receiver!r}, and this is {self.place.me!r}")
+        known = self.place.upstream | self.place.downstream | {operator_of(self.place.me)}
+        if operator_of(sender) not in known:
+            raise IllegalEvent(f"{self.place.me!r} does not know {sender!r}: its operator is no neighbour")
+        link = state.incoming.get(sender, Incoming()).greeted(incarnation)
+        return replace(state, incoming={**state.incoming, sender: link})
+
+    def received(self, state: ControlState, sender: Address, number: int, body: Body) -> Turn:
+        """One that was taken in before changes nothing."""
+        link = state.incoming.get(sender)
+        if link is None:
+            raise IllegalEvent(f"{sender!r} sends before it was greeted")
+        if link.repeats(number):
+            return Turn(state=state)
+        state = replace(state, incoming={**state.incoming, sender: link.take(number)})
+        try:
+            return _taken(state, self._protocol.receive(state.protocol, sender, message_from_json(body)))
+        except (IllegalEvent, InvalidInput) as error:
+            return Turn(state=state, refused=str(error))
+
+    def acknowledged(self, state: ControlState, receiver: Address, number: int) -> ControlState:
+        link = state.outgoing.get(receiver, Outgoing()).acknowledged(number)
+        return replace(state, outgoing={**state.outgoing, receiver: link})
+
+    def given_up(self, state: ControlState, receiver: Address) -> ControlState:
+        """The receiver has ended. It does so only when it has heard all, so it had heard this, too."""
+        link = state.outgoing[receiver]
+        return replace(state, outgoing={**state.outgoing, receiver: replace(link, waiting=())})
+
+
+def unfinished(state: InstanceState) -> tuple[Effect, ...]:
+    """What is to be done in this state and may not have been: each effect can be carried out twice.
+
+    A Flush is not among them: a process that comes back finishes its outbox before anything else.
+    """
+    match state.phase:
+        case InstancePhase.WAITING:
+            return ()
+        case InstancePhase.DUPLICATING:
+            return (Activate(), *(Create(instance) for instance in state.newcomers))
+        case InstancePhase.DRAINING:
+            return (Activate(), Drain())
+        case InstancePhase.RUNNING | InstancePhase.LEAVING:
+            return (Activate(),)
+        case InstancePhase.PARTING:
+            return ()
+        case InstancePhase.ENDED:
+            return (End(),)
+
+
+def control_to_json(state: ControlState) -> dict[str, Any]:
+    turns = state.protocol.turns if isinstance(state.protocol, LockedState) else None
+    return {
+        "incarnation": state.incarnation,
+        "instance": state_to_json(state.instance),
+        "turns": None if turns is None else turns_to_json(turns),
+        "outgoing": {
+            receiver: {"posted": link.posted, "waiting": [[one.number, one.body] for one in link.waiting]}
+            for receiver, link in state.outgoing.items()
+        },
+        "incoming": {
+            sender: {"incarnation": link.incarnation, "taken": link.taken}
+            for sender, link in state.incoming.items()
+        },
+    }
+
+
+def control_from_json(found: Mapping[str, Any]) -> ControlState:
+    instance, turns = state_from_json(found["instance"]), found.get("turns")
+    return ControlState(
+        protocol=instance if turns is None else LockedState(instance=instance, turns=turns_from_json(turns)),
+        incarnation=found["incarnation"],
+        outgoing={
+            receiver: Outgoing(
+                posted=link["posted"],
+                waiting=tuple(Envelope(number=number, body=body) for number, body in link["waiting"]),
+            )
+            for receiver, link in found["outgoing"].items()
+        },
+        incoming={sender: Incoming(**link) for sender, link in found["incoming"].items()},
+    )
+
+
+def _taken(state: ControlState, step: InstanceStep | LockedStep) -> Turn:
+    outgoing = dict(state.outgoing)
+    for receiver, message in step.sends:
+        outgoing[receiver] = outgoing.get(receiver, Outgoing()).post(message_to_json(message))
+    state = replace(state, protocol=step.state, outgoing=outgoing)
+    dropped = step.dropped if isinstance(step, LockedStep) else ""
+    return Turn(state=state, effects=step.effects, dropped=dropped)

@@ -1,0 +1,311 @@
+"""The scaling protocol of one instance, as a state machine without I/O (the thesis, Algorithms 4 to 10), mended.
+
+docs/decentralized/protocol.md has the diagram of its phases, which is drawn from the table below.
+
+An instance that duplicates creates new ones, tells its neighbours, and starts the new ones when all neighbours
+have acknowledged. One that leaves tells its predecessors, which stop sending to it; drains; tells its successors;
+ends. Events come in as method calls, and every step names what is to be done: first the effects, in their order,
+then the messages. An event that the state has no place for raises, and the state is still the right one.
+
+What differs from the pseudo-code (docs/decentralized/protocol.md has the run that each of these mends):
+
+- A message tells its sender's operator, so that an instance that has not started knows which side it is on.
+- One action at a time, and acknowledgements are expected from names, not counted.
+- A neighbour that leaves during a duplication tells the new instances itself, perhaps after they were started
+  without it. Start names it, so that its message is no stranger's, and so that a new instance does not end before
+  it.
+- Leaving has two stages. Successors are told last, when no record can follow; until then they count the leaving
+  instance among their predecessors, and will not end while it may still send to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from elastream.dataflow import Dataflow
+from elastream.decentralized.errors import IllegalEvent
+from elastream.decentralized.protocol.decision import why_not_scalable
+from elastream.decentralized.protocol.messages import (
+    Activate,
+    Address,
+    Create,
+    Deletion,
+    DeletionAck,
+    Drain,
+    Duplication,
+    DuplicationAck,
+    Effect,
+    End,
+    Flush,
+    Message,
+    Start,
+    operator_of,
+)
+
+
+class InstancePhase(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DUPLICATING = "duplicating"
+    LEAVING = "leaving"
+    DRAINING = "draining"
+    PARTING = "parting"
+    ENDED = "ended"
+
+
+class InstanceTrigger(StrEnum):
+    STARTED = "a start"
+    DUPLICATE = "a duplication of its own"
+    LEAVE = "leaving"
+    ACKNOWLEDGED = "the last acknowledgement"
+    DRAINED = "an empty inbox"
+
+
+_P, _T = InstancePhase, InstanceTrigger
+
+TRANSITIONS: Mapping[tuple[InstancePhase, InstanceTrigger], InstancePhase] = {
+    (_P.WAITING, _T.STARTED): _P.RUNNING,
+    (_P.RUNNING, _T.DUPLICATE): _P.DUPLICATING,
+    (_P.DUPLICATING, _T.ACKNOWLEDGED): _P.RUNNING,
+    (_P.RUNNING, _T.LEAVE): _P.LEAVING,
+    (_P.LEAVING, _T.ACKNOWLEDGED): _P.DRAINING,
+    (_P.DRAINING, _T.DRAINED): _P.PARTING,
+    (_P.PARTING, _T.ACKNOWLEDGED): _P.ENDED,
+}
+
+
+def following(phase: InstancePhase, trigger: InstanceTrigger) -> InstancePhase:
+    try:
+        return TRANSITIONS[phase, trigger]
+    except KeyError:
+        raise IllegalEvent(f"{trigger} is not possible for an instance that is {phase}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The fixed part of an instance: who it is, and which operators are before and behind its own."""
+
+    me: Address
+    upstream: frozenset[str]
+    downstream: frozenset[str]
+    keeper: bool = False
+    """It never leaves, so that its operator never disappears."""
+    fixed: str = ""
+    """Why its operator stays at one instance; empty where it scales."""
+    least: int = 1
+    most: int | None = None
+    """How many instances its operator should and may have. One alone cannot know how many there are: `decision.py`
+    goes by what it was told, and under locks its delegate counts."""
+
+    @classmethod
+    def of(cls, me: Address, dataflow: Dataflow, *, keeper: bool = False) -> Place:
+        operator = operator_of(me)
+        return cls(
+            me=me,
+            upstream=frozenset(dataflow.upstream(operator)),
+            downstream=frozenset(dataflow.downstream(operator)),
+            keeper=keeper,
+            fixed=why_not_scalable(dataflow[operator]),
+            least=dataflow[operator].min_parallelism,
+            most=dataflow[operator].max_parallelism,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstanceState:
+    phase: InstancePhase = InstancePhase.WAITING
+    successors: frozenset[Address] = frozenset()
+    predecessors: frozenset[Address] = frozenset()
+    successors_to_add: frozenset[Address] = frozenset()
+    """The four sets collect what a waiting instance hears before its start."""
+    successors_to_delete: frozenset[Address] = frozenset()
+    predecessors_to_add: frozenset[Address] = frozenset()
+    predecessors_to_delete: frozenset[Address] = frozenset()
+    awaited: frozenset[Address] = frozenset()
+    """Whose acknowledgement is still to come."""
+    newcomers: tuple[Address, ...] = ()
+    """The new instances of the duplication that is under way."""
+    told_newcomers: frozenset[Address] = frozenset()
+    """Who leaves and knew of that duplication when it did: it says so to the new instances itself."""
+    leaving: frozenset[Address] = frozenset()
+    """Not among the neighbours any more, but their Deletion is still to come."""
+    created: int = 0
+    """How many copies it has ever made; numbers the next."""
+
+    @property
+    def sends_records(self) -> bool:
+        return self.phase not in (InstancePhase.WAITING, InstancePhase.PARTING, InstancePhase.ENDED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstanceStep:
+    state: InstanceState
+    effects: tuple[Effect, ...] = ()
+    """To be carried out before anything is sent."""
+    sends: tuple[tuple[Address, Message], ...] = ()
+
+
+def first_instance(successors: Iterable[Address], predecessors: Iterable[Address]) -> InstanceState:
+    """The state of an instance that runs from the beginning, when everybody is known."""
+    return InstanceState(
+        phase=InstancePhase.RUNNING, successors=frozenset(successors), predecessors=frozenset(predecessors)
+    )
+
+
+@dataclass(frozen=True)
+class Instance:
+    place: Place
+
+    # What the instance itself decides
+
+    def duplicate(self, state: InstanceState, times: int, /) -> InstanceStep:
+        if self.place.fixed:
+            raise IllegalEvent(self.place.fixed)
+        if times < 1:
+            raise IllegalEvent(f"a duplication makes at least one copy, not {times}")
+        phase = following(state.phase, InstanceTrigger.DUPLICATE)
+        added = tuple(f"{self.place.me}.{state.created + n}" for n in range(1, times + 1))
+        told = state.successors | state.predecessors
+        state = replace(state, phase=phase, newcomers=added, created=state.created + times, awaited=told)
+        effects = tuple(Create(instance) for instance in added)
+        return self._settle(InstanceStep(state=state, effects=effects, sends=_to_all(told, Duplication(added))))
+
+    def leave(self, state: InstanceState, /) -> InstanceStep:
+        if self.place.keeper:
+            raise IllegalEvent(f"{self.place.me!r} is the keeper of its operator and does not leave")
+        if self.place.fixed:
+            raise IllegalEvent(self.place.fixed)
+        phase = following(state.phase, InstanceTrigger.LEAVE)
+        state = replace(state, phase=phase, awaited=state.predecessors)
+        return self._settle(InstanceStep(state=state, sends=_to_all(state.predecessors, Deletion())))
+
+    def drained(self, state: InstanceState, /) -> InstanceStep:
+        """The inbox is empty, and what was made of it is on its way."""
+        phase = following(state.phase, InstanceTrigger.DRAINED)
+        state = replace(state, phase=phase, awaited=state.successors)
+        effects = (Flush(tuple(sorted(state.successors))),) if state.successors else ()
+        return self._settle(
+            InstanceStep(state=state, effects=effects, sends=_to_all(state.successors, Deletion()))
+        )
+
+    # What others tell it
+
+    def receive(self, state: InstanceState, sender: Address, message: Message, /) -> InstanceStep:
+        if state.phase is InstancePhase.ENDED:
+            raise IllegalEvent(f"{message} from {sender!r} for {self.place.me!r}, which has ended")
+        match message:
+            case Start():
+                return self._started(state, sender, message)
+            case Duplication(added=added):
+                return self._neighbour_duplicates(state, sender, added)
+            case Deletion():
+                return self._neighbour_leaves(state, sender)
+            case DuplicationAck(told=told):
+                if told:
+                    state = replace(state, told_newcomers=state.told_newcomers | {sender})
+                return self._acknowledged(state, sender, message, frozenset({InstancePhase.DUPLICATING}))
+            case DeletionAck():
+                return self._acknowledged(
+                    state, sender, message, frozenset({InstancePhase.LEAVING, InstancePhase.PARTING})
+                )
+
+    def _started(self, state: InstanceState, sender: Address, start: Start) -> InstanceStep:
+        phase = following(state.phase, InstanceTrigger.STARTED)
+        if operator_of(sender) != operator_of(self.place.me):
+            raise IllegalEvent(f"{sender!r} starts {self.place.me!r}, which is no copy of it")
+        running = InstanceState(
+            phase=phase,
+            successors=(start.successors | state.successors_to_add) - state.successors_to_delete,
+            predecessors=(start.predecessors | state.predecessors_to_add) - state.predecessors_to_delete,
+            leaving=start.leaving - state.successors_to_delete - state.predecessors_to_delete,
+        )
+        return InstanceStep(state=running, effects=(Activate(),))
+
+    def _neighbour_duplicates(
+        self, state: InstanceState, sender: Address, added: tuple[Address, ...]
+    ) -> InstanceStep:
+        side = self._side_of(state, sender)
+        if any(operator_of(new) != operator_of(sender) for new in added):
+            raise IllegalEvent(f"{sender!r} duplicates to {', '.join(added)}, which are no copies of it")
+        if self._is_parting_with(state, side):  # they will be started without this instance
+            known = state.successors if side == "successors" else state.predecessors
+            return InstanceStep(state=state, sends=((sender, DuplicationAck(told=not known.isdisjoint(added))),))
+        return InstanceStep(state=_with_added(state, side, frozenset(added)), sends=((sender, DuplicationAck()),))
+
+    def _neighbour_leaves(self, state: InstanceState, sender: Address) -> InstanceStep:
+        side = self._side_of(state, sender)
+        effects = (Flush((sender,)),) if side == "successors" and state.sends_records else ()
+        if state.phase is InstancePhase.DUPLICATING and sender not in state.awaited | state.leaving:
+            state = replace(state, told_newcomers=state.told_newcomers | {sender})
+        state = replace(_with_deleted(state, side, sender), leaving=state.leaving - {sender})
+        step = InstanceStep(state=state, effects=effects, sends=((sender, DeletionAck()),))
+        return self._settle(step) if state.phase is InstancePhase.PARTING else step
+
+    def _acknowledged(
+        self, state: InstanceState, sender: Address, message: Message, phases: frozenset[InstancePhase]
+    ) -> InstanceStep:
+        if state.phase not in phases or sender not in state.awaited:
+            raise IllegalEvent(f"{message} from {sender!r}, which {self.place.me!r} does not wait for")
+        return self._settle(InstanceStep(state=replace(state, awaited=state.awaited - {sender})))
+
+    # Their parts
+
+    def _settle(self, step: InstanceStep) -> InstanceStep:
+        """Go on where nothing is awaited any more."""
+        state = step.state
+        if state.awaited or (state.leaving and state.phase is InstancePhase.PARTING):
+            return step
+        phase = following(state.phase, InstanceTrigger.ACKNOWLEDGED)
+        match state.phase:
+            case InstancePhase.DUPLICATING:
+                start = Start(state.successors, state.predecessors, state.told_newcomers)
+                sends = (*step.sends, *_to_all(state.newcomers, start))
+                state = replace(state, phase=phase, newcomers=(), told_newcomers=frozenset())
+                return replace(step, state=state, sends=sends)
+            case InstancePhase.LEAVING:
+                return replace(step, state=replace(state, phase=phase), effects=(*step.effects, Drain()))
+        return replace(step, state=replace(state, phase=phase), effects=(*step.effects, End()))
+
+    def _side_of(self, state: InstanceState, sender: Address) -> str:
+        """Which side a neighbour is on. One that has not started knows nobody, and goes by the operator."""
+        operator = operator_of(sender)
+        waits = state.phase is InstancePhase.WAITING or sender in state.leaving
+        if operator in self.place.downstream and (waits or sender in state.successors):
+            return "successors"
+        if operator in self.place.upstream and (waits or sender in state.predecessors):
+            return "predecessors"
+        raise IllegalEvent(f"{self.place.me!r} has no neighbour {sender!r}")
+
+    @staticmethod
+    def _is_parting_with(state: InstanceState, side: str) -> bool:
+        if side == "successors":
+            return state.phase is InstancePhase.PARTING
+        return state.phase in (InstancePhase.LEAVING, InstancePhase.DRAINING, InstancePhase.PARTING)
+
+
+def _with_added(state: InstanceState, side: str, added: frozenset[Address]) -> InstanceState:
+    match side, state.phase:
+        case "successors", InstancePhase.WAITING:
+            return replace(state, successors_to_add=state.successors_to_add | added)
+        case "successors", _:
+            return replace(state, successors=state.successors | added)
+        case _, InstancePhase.WAITING:
+            return replace(state, predecessors_to_add=state.predecessors_to_add | added)
+    return replace(state, predecessors=state.predecessors | added)
+
+
+def _with_deleted(state: InstanceState, side: str, deleted: Address) -> InstanceState:
+    match side, state.phase:
+        case "successors", InstancePhase.WAITING:
+            return replace(state, successors_to_delete=state.successors_to_delete | {deleted})
+        case "successors", _:
+            return replace(state, successors=state.successors - {deleted})
+        case _, InstancePhase.WAITING:
+            return replace(state, predecessors_to_delete=state.predecessors_to_delete | {deleted})
+    return replace(state, predecessors=state.predecessors - {deleted})
+
+
+def _to_all(receivers: Iterable[Address], message: Message) -> tuple[tuple[Address, Message], ...]:
+    return tuple((receiver, message) for receiver in sorted(receivers))

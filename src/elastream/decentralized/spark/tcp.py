@@ -1,0 +1,167 @@
+"""Control messages over TCP, on the loopback address: a connection for each direction, a JSON object on each line.
+
+Thin: what is said, and what a broken connection or a stale process means, is decided in `link.py` and
+`control.py`. Where somebody listens is in its folder (`endpoint.json`), and read anew for each attempt to reach
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from elastream.decentralized.errors import IllegalEvent
+from elastream.decentralized.protocol.link import LinkBroken, Stale
+from elastream.decentralized.protocol.messages import Address
+from elastream.decentralized.spark.folders import RunFolder, read_whole, write_whole
+from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
+from elastream.errors import ElastreamError
+
+_HOST = "127.0.0.1"
+_RETRY_S = 0.2
+_LONGEST_RETRY_S = 2.0
+_ANSWER_S = 30.0
+_LONGEST_LINE = 16 * 1024 * 1024
+
+
+class TcpTransport:
+    def __init__(
+        self, protocol: LivingProtocol, run: RunFolder, *, record: Record, on_stale: Callable[[str], None]
+    ) -> None:
+        self._protocol = protocol
+        self._run = run
+        self._record = record
+        self._on_stale = on_stale
+        self._loop = asyncio.new_event_loop()
+        self._news = asyncio.Event()
+        self._senders: dict[Address, asyncio.Task[None]] = {}
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run_loop, daemon=True)
+
+    def start(self) -> None:
+        """Listen, and send what waits."""
+        self._protocol.on_news = self._wake
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Break all connections off."""
+        self._stopped = True
+        self._wake()
+        self._thread.join()
+
+    def _wake(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    def _run_loop(self) -> None:
+        with contextlib.closing(self._loop):
+            self._loop.run_until_complete(self._main())
+
+    async def _main(self) -> None:
+        server = await asyncio.start_server(self._accept, _HOST, 0, limit=_LONGEST_LINE)
+        host, port = server.sockets[0].getsockname()[:2]
+        endpoint = {"host": host, "port": port, "incarnation": self._protocol.incarnation, "pid": os.getpid()}
+        write_whole(self._run.instance(self._protocol.me).endpoint, endpoint)
+        while not self._stopped:
+            for receiver in self._protocol.waiting():
+                task = self._senders.get(receiver)
+                if task is None or task.done():
+                    self._senders[receiver] = self._loop.create_task(self._keep_sending(receiver))
+            await self._news.wait()
+            self._news.clear()
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    # Sending
+
+    async def _keep_sending(self, receiver: Address) -> None:
+        """Until nothing waits for this receiver any more."""
+        pause_s = _RETRY_S
+        while receiver in self._protocol.waiting():
+            if self._run.instance(receiver).has_ended:
+                self._protocol.given_up(receiver)
+                return
+            try:
+                await self._send_what_waits(receiver)
+                pause_s = _RETRY_S
+            except (OSError, EOFError, ValueError, KeyError, TypeError, ElastreamError):
+                # also where it still listens elsewhere, or answers what is no answer
+                await asyncio.sleep(pause_s)
+                pause_s = min(_LONGEST_RETRY_S, 2 * pause_s)
+
+    async def _send_what_waits(self, receiver: Address) -> None:
+        endpoint = read_whole(self._run.instance(receiver).endpoint)
+        if endpoint is None:
+            raise ConnectionRefusedError(f"{receiver!r} does not listen yet")
+        reader, writer = await asyncio.open_connection(endpoint["host"], endpoint["port"], limit=_LONGEST_LINE)
+        with contextlib.closing(writer):
+            hello = {"hello": self._protocol.me, "to": receiver, "incarnation": self._protocol.incarnation}
+            welcome = await self._ask(reader, writer, hello)
+            self._protocol.acknowledged(receiver, welcome["taken"])
+            while waiting := self._protocol.waiting().get(receiver):
+                first = waiting[0]
+                answer = await self._ask(reader, writer, {"number": first.number, "body": first.body})
+                self._protocol.acknowledged(receiver, answer["acknowledged"])
+
+    async def _ask(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: dict[str, Any]
+    ) -> dict[str, Any]:
+        await _write(writer, line)
+        answer = await asyncio.wait_for(_read(reader), _ANSWER_S)
+        if answer is None:
+            raise EOFError
+        if "refused" in answer:
+            if answer.get("stale"):
+                self._on_stale(answer["refused"])
+            raise LinkBroken(answer["refused"])
+        return answer
+
+    # Receiving
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(OSError):
+            try:
+                await self._listen(reader, writer)
+            except Stale as error:
+                self._record("refused", why=f"a stale instance: {error}")
+                await _write(writer, {"refused": str(error), "stale": True})
+            except (ElastreamError, ValueError, KeyError, TypeError) as error:
+                why = str(error) if isinstance(error, ElastreamError) else f"not understood: {error}"
+                self._record("refused", why=why)
+                await _write(writer, {"refused": why})
+
+    async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello = await _read(reader)
+        if hello is None:
+            return
+        sender, incarnation = str(hello["hello"]), int(hello["incarnation"])
+        taken = self._protocol.greeted(sender, str(hello["to"]), incarnation)
+        await _write(writer, {"taken": taken})
+        while (line := await _read(reader)) is not None:
+            number = int(line["number"])
+            self._protocol.received(sender, incarnation, number, dict(line["body"]))
+            await _write(writer, {"acknowledged": number})
+
+
+async def _write(writer: asyncio.StreamWriter, line: dict[str, Any]) -> None:
+    writer.write(json.dumps(line).encode() + b"\n")
+    await writer.drain()
+
+
+async def _read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+    """None at the end of the connection."""
+    line = await reader.readline()
+    if not line:
+        return None
+    found = json.loads(line)
+    if not isinstance(found, dict):
+        raise IllegalEvent(f"a line is a JSON object, found {type(found).__name__}")
+    return found

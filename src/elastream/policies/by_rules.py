@@ -1,0 +1,173 @@
+"""The policy `rules`: scale as the rules in a file say. What a rule is and does stands in the modules beside this.
+
+It is pure like every policy. What rules remember of earlier windows is part of the knowledge that the manager
+hands in and keeps on disk, and so is when each operator was last scaled: a restart loses neither. Only `renewed`
+looks at the file, and only the loop calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elastream.dataflow import Dataflow
+from elastream.durations import text as duration_text
+from elastream.errors import InvalidInput
+from elastream.measurement import Snapshot
+from elastream.options import option
+from elastream.policies.advice import because, bounded, measured
+from elastream.policies.catalog import Renewal, policy
+from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
+from elastream.policies.proposal import Advice, Proposal, Reason, ReasonKind
+from elastream.policies.rules.check import check_usable, unknown_operator
+from elastream.policies.rules.evaluation import OperatorReading, TriggerHistory
+from elastream.policies.rules.files import read_rules, version_of
+from elastream.policies.rules.metrics import METRICS
+from elastream.policies.rules.rule import NO_RULES, RuleSet
+from elastream.policies.rules.sentences import bound_text, metric_text
+from elastream.policies.rules.verdicts import RuleVerdict, Standing, verdicts, winner
+from elastream.policies.sizes import Sizes
+from elastream.texts import number_text
+
+
+@policy(
+    "rules",
+    summary="As the rules say that you write: when a metric is above or below a value for a time, scale",
+    needs="the metrics that the rules name",
+    good_for="saying in your own words when to scale",
+    # the rules say themselves what to wait for, and nobody takes back what a person asked for
+    knobs={"interval_s": 5, "warm_up_intervals": 0, "target_rate_ratio": 0, "rollback_drop": None},
+)
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    file: str = option("", "the rules, in YAML or in Python; read again when it changes")
+    rules: RuleSet = NO_RULES
+    dataflow: Dataflow | None = None
+    """The pipeline that the rules are for, where it is known: then names are checked when the rules are read."""
+    version: str = ""
+    """Of the file, when it was last read."""
+
+    def __post_init__(self) -> None:
+        if self.file and not self.version:
+            version = version_of(Path(self.file))
+            object.__setattr__(self, "rules", self._read())
+            object.__setattr__(self, "version", version)
+        check_usable(self.rules, self.dataflow)
+
+    def remember(self, snapshot: Snapshot, knowledge: Knowledge) -> Knowledge:
+        readings = operator_readings(snapshot, self.rules, knowledge.watched_s)
+        return replace(knowledge, rules=knowledge.rules.with_readings(self.rules, readings))
+
+    def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
+        advice = {name: self._advice(snapshot, knowledge, name) for name in snapshot.dataflow.scalable}
+        return Proposal(policy="rules", advice=advice, reasons=tuple(self._reasons(snapshot.dataflow)))
+
+    def for_pipeline(self, dataflow: Dataflow) -> Rules:
+        """The same for a pipeline that is known; a rule for an operator that it does not have is refused."""
+        try:
+            return replace(self, dataflow=dataflow)
+        except InvalidInput as error:
+            raise error.at(self.file) if self.file else error from None
+
+    def renewed(self) -> Renewal | None:
+        version = version_of(Path(self.file)) if self.file else self.version
+        if version == self.version:
+            return None
+        try:
+            rules = self._read()
+            return Renewal(policy=replace(self, rules=rules, version=version), what=_news(self, rules))
+        except InvalidInput as error:
+            what = f"the rules stay as they were: {error}"
+            return Renewal(policy=replace(self, version=version), what=what, refused=True)
+
+    def _read(self) -> RuleSet:
+        rules = read_rules(Path(self.file))
+        try:
+            check_usable(rules, self.dataflow)
+        except InvalidInput as error:
+            raise error.at(self.file) from None
+        return rules
+
+    def _reasons(self, dataflow: Dataflow) -> Iterator[Reason]:
+        if not self.rules.rules:
+            yield Reason(kind=ReasonKind.HELD, text="there are no rules, so nothing changes")
+        for rule in self.rules.rules:
+            for text in unknown_operator(rule, dataflow):
+                yield Reason(kind=ReasonKind.NO_DATA, text=f"the rule {rule.name!r} does nothing: {text}")
+
+    def _advice(self, snapshot: Snapshot, knowledge: Knowledge, name: str) -> Advice:
+        advice = measured(snapshot, name)
+        current, now_s = snapshot.plan[name], knowledge.watched_s
+        sizes = knowledge.sizes.get(name, Sizes.beginning_with(current))
+        found = verdicts(self.rules, knowledge.rules, name, sizes, now_s)
+        if advice.parallelism is None or not found:
+            return advice
+        chosen = winner(found, current)
+        for verdict in sorted(found, key=lambda verdict: verdict is not chosen):  # the telling one first
+            advice = because(advice, *_reason(verdict, chosen, current, now_s))
+        return advice if chosen is None else bounded(snapshot.dataflow[name], advice, chosen.target)
+
+
+def operator_readings(snapshot: Snapshot, rules: RuleSet, at_s: float) -> Iterator[OperatorReading]:
+    """What the rules look at, of every operator that may be scaled."""
+    metrics = [METRICS[name] for name in sorted(rules.metrics) if name in METRICS]
+    for operator in snapshot.dataflow.scalable:
+        readings = snapshot.by_operator.get(operator, ())
+        values = {
+            metric.name: {r.instance: value for r in readings if (value := metric.read(r)) is not None}
+            for metric in metrics
+        }
+        if readings:
+            yield OperatorReading(operator=operator, at_s=at_s, values=values)
+
+
+def _reason(
+    verdict: RuleVerdict, chosen: RuleVerdict | None, current: int, now_s: float
+) -> tuple[ReasonKind, str]:
+    name = f"the rule {verdict.rule.name!r}"
+    match verdict.standing:
+        case Standing.WAITS:
+            return _waiting(verdict, now_s)
+        case Standing.GUARDED:
+            return ReasonKind.HELD, f"{name} fires, but its guard time has {verdict.guard_left_s:.3g} s left"
+        case Standing.AT_LIMIT:
+            return ReasonKind.CLAMPED, f"{name} fires, but is at its limit with {current}"
+        case Standing.DONE:
+            return ReasonKind.HELD, f"{name} has acted since its triggers began to fire"
+        case Standing.ACTS if verdict is chosen or chosen is None:
+            fired = ", and ".join(_status(history) for history in verdict.evaluator.histories)
+            return ReasonKind.FORMULA, f"{name}: {fired}; so {current} → {verdict.target}"
+        case Standing.ACTS:
+            return ReasonKind.HELD, f"{name} wants {verdict.target}, but {chosen.rule.name!r} goes before it"
+
+
+def _waiting(verdict: RuleVerdict, now_s: float) -> tuple[ReasonKind, str]:
+    """The first trigger that does not fire is what the rule waits for."""
+    name = f"the rule {verdict.rule.name!r}"
+    for history in verdict.evaluator.histories:
+        if not history.samples or history.samples[-1].at_s != now_s:
+            return ReasonKind.NO_DATA, f"{name}: no reading of {history.trigger.metric} in this window"
+        if not history.fires(now_s):
+            return ReasonKind.MEASURED, f"{name} waits: {_status(history)}"
+    return ReasonKind.MEASURED, f"{name} waits for a reading"
+
+
+def _status(history: TriggerHistory) -> str:
+    trigger, latest = history.trigger, history.samples[-1].values
+    value = max(latest.values()) if trigger.is_met_by(max(latest.values())) else min(latest.values())
+    now = f"{metric_text(trigger)} is {number_text(value)} {trigger.unit}".rstrip()
+    if not history.meets():
+        return f"{now}, and it was not {bound_text(trigger)} throughout"
+    wanted = duration_text(trigger.for_at_least_s)
+    return f"{now}, {bound_text(trigger)} for {duration_text(history.covers_s)} of {wanted}"
+
+
+def _news(before: Rules, rules: RuleSet) -> str:
+    was, now = set(before.rules.rules), set(rules.rules)
+    parts = [
+        f"{len(now - was)} new or changed",
+        f"{len(was - now)} gone or changed",
+        f"{len(was & now)} as before",
+    ]
+    return f"{before.file} was changed; rules: {', '.join(parts)}"

@@ -1,0 +1,314 @@
+"""What is shown of a run: the contract between the manager's process and whatever looks at it.
+
+Plain values that JSON can hold. `as_views.py` makes them of what the manager produces, `history.py` keeps them.
+What nobody measured is null, never a made-up zero. Times (`at_s`) are those of the run: seconds since 1970 for a
+run on Spark, simulated seconds since the start for a simulated one. Names of operators are whatever the pipeline's
+author wrote: data, to be shown as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class View(BaseModel):
+    # infinity has no word in JSON: it is null there, like everything that is not known
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+
+# The graph
+
+
+class OperatorKind(StrEnum):
+    SOURCE = "source"
+    OPERATOR = "operator"
+    SINK = "sink"
+
+
+class OperatorView(View):
+    name: str
+    kind: OperatorKind
+    inputs: tuple[str, ...]
+    least: int = Field(description="the least parallelism that is allowed")
+    most: int | None = Field(description="the most that is of use; null where nothing limits it")
+    fixed: bool = Field(description="it cannot be parallel, so nobody changes its parallelism")
+    state_partitions: int | None
+
+
+class EdgeView(View):
+    producer: str
+    consumer: str
+
+
+class AboutView(View):
+    """What is run. A recording says it where a run begins, so it may change."""
+
+    pipeline: str
+    policy: str | None = Field(description="by its name in the catalog; null where nobody says")
+    engine: str | None = Field(description="spark or simulated; null where nobody says")
+
+
+class GraphView(View):
+    pipeline: str
+    operators: tuple[OperatorView, ...] = Field(description="every one after those that it reads from")
+    edges: tuple[EdgeView, ...]
+
+
+# One window
+
+
+class Health(StrEnum):
+    OK = "ok"
+    STRAINED = "strained"
+    BEHIND = "behind"
+    UNKNOWN = "unknown"
+
+
+class BatchView(View):
+    """Where the time of a batch goes, by the fitted prices, for all that comes in during the longest batch."""
+
+    driver_s: float = Field(description="planning and committing, whatever the batch holds")
+    fixed_s: float = Field(description="starting tasks and committing state, shared by the instances")
+    records_s: float = Field(description="the work on the records, shared by the instances")
+    longest_s: float = Field(description="how long a batch may take; beyond it the operator falls behind")
+    per_record_s: float = Field(description="busy seconds of one slot for one record")
+
+
+class OperatorWindow(View):
+    name: str
+    parallelism: int | None = Field(description="null for a source, which is not scaled")
+    observed_per_s: float | None = Field(description="records processed per second of the window")
+    true_per_s: float | None = Field(description="what all instances together could process, by their useful time")
+    required_per_s: float | None = Field(description="what it must process for the sources' rates to be sustained")
+    utilization: float | None = Field(description="the mean share of the window that was useful time")
+    backlog: float | None = Field(description="records that waited for it when the window ended")
+    latency_s: float | None
+    balance: float | None = Field(description="mean busy time of its tasks over the longest; 1 is even")
+    wait_core_share: float | None = Field(description="of the time that it wanted a core, how much it had none")
+    records_in: float | None
+    records_late: float | None = Field(
+        default=None,
+        description="records dropped in this window because they came behind the watermark, at least as many; "
+        "null without event time",
+    )
+    health: Health
+    why: str = Field(description="the reason for its health, in words")
+    batch: BatchView | None = None
+
+
+class SourceWindow(View):
+    name: str
+    offered_per_s: float = Field(description="records per second that arrived at the source")
+    achieved_per_s: float | None = Field(description="how many of them the pipeline took in")
+    processed_per_s: float | None = Field(
+        description="how many went through all of the pipeline; more than arrive while a backlog is worked off"
+    )
+
+
+class NodeWindow(View):
+    """A place where instances run."""
+
+    name: str
+    slots: int
+    instances: int
+    available: bool
+
+
+class ExecutorWindow(View):
+    """A process that runs tasks of any operator."""
+
+    id: str
+    host: str
+    node: str | None = Field(description="the name of its node, where nodes have names")
+    cores: int = Field(description="so many tasks it runs at once")
+    active_tasks: int = Field(description="when the window ended, which may be between two batches")
+    busy_cores: float | None = Field(description="on the mean of the window, by the time of the tasks that ended")
+    memory_used_bytes: float | None = Field(description="of what is set aside for blocks")
+    memory_bytes: float | None = Field(description="set aside for blocks")
+    peak_heap_bytes: float | None = Field(description="the most that its heap has held since it began")
+    leaving: bool = Field(description="it is being decommissioned: finishes its tasks and takes no more")
+
+
+class WindowView(View):
+    at_s: float = Field(description="when the window ended")
+    window_s: float
+    achieved_share: float | None = Field(description="the share of the required rate that was achieved, at most 1")
+    sources: tuple[SourceWindow, ...]
+    operators: tuple[OperatorWindow, ...] = Field(description="sources too, in the order of the graph")
+    nodes: tuple[NodeWindow, ...] = Field(default=(), description="where the engine knows of nodes")
+    executors: tuple[ExecutorWindow, ...] = Field(default=(), description="where the engine tells of them")
+    missing: tuple[str, ...] = Field(default=(), description="what could not be measured")
+    notes: tuple[str, ...] = Field(
+        default=(),
+        description="what should be known though it spoils no measurement, such as records dropped as late",
+    )
+
+
+# What the policy says, what was decided, what became of it
+
+
+class ReasonView(View):
+    kind: str
+    text: str
+    operator: str | None = Field(default=None, description="null for a reason about the pipeline as a whole")
+
+
+class AdviceView(View):
+    operator: str
+    need: float | None = Field(description="instances, before rounding and bounds")
+    parallelism: int | None = Field(description="null: no data, so no opinion")
+
+
+class ProposalView(View):
+    at_s: float
+    policy: str
+    advice: tuple[AdviceView, ...]
+    reasons: tuple[ReasonView, ...]
+    expected_share: float | None
+
+
+class DecisionOutcome(StrEnum):
+    UNDER_WAY = "under way"
+    DONE = "done"
+    FAILED = "failed"
+    REHEARSED = "rehearsed"
+    """Of a dry run: told, not carried out."""
+
+
+class DecisionView(View):
+    id: int = Field(description="unique within the run; rehearsals may share a number")
+    number: int
+    at_s: float
+    kind: str = Field(description="rescale, rollback, or by hand")
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    reasons: tuple[ReasonView, ...]
+    share_before: float | None
+    expected_share: float | None = Field(description="the share of the required rate that it should achieve")
+    outcome: DecisionOutcome
+    in_force: Mapping[str, int] | None = Field(default=None, description="the parallelism once it had ended")
+    took_s: float | None = None
+    detail: str = ""
+    achieved_share: float | None = None
+    verdict: str | None = Field(default=None, description="effective, useless, harmful or unclear")
+    judged_at_s: float | None = None
+
+
+class EventView(View):
+    id: int
+    at_s: float
+    kind: str
+    text: str
+    decision: int | None = Field(default=None, description="the id of the decision that it is about")
+
+
+# The run
+
+
+class CostView(View):
+    """What the run has used, beside the same time at the largest parallelism that each operator has had."""
+
+    span_s: float = Field(description="the time that was measured")
+    instance_s: float
+    static_peak_instance_s: float
+    peak: Mapping[str, int]
+    saved_share: float | None = Field(description="of the static peak; null before there is anything to compare")
+
+
+class BoundsView(View):
+    least: int | None
+    most: int | None
+
+
+class ManagerView(View):
+    phase: str | None = Field(description="null before the manager told of it")
+    paused: bool
+    dry_run: bool
+    bounds: Mapping[str, BoundsView] = Field(
+        description="those that were set while it ran, within the graph's own"
+    )
+
+
+class SourceColumns(View):
+    offered_per_s: tuple[float | None, ...]
+    achieved_per_s: tuple[float | None, ...]
+    processed_per_s: tuple[float | None, ...]
+
+
+class OperatorColumns(View):
+    parallelism: tuple[int | None, ...]
+    observed_per_s: tuple[float | None, ...]
+    true_per_s: tuple[float | None, ...]
+    required_per_s: tuple[float | None, ...]
+    utilization: tuple[float | None, ...]
+    backlog: tuple[float | None, ...]
+    latency_s: tuple[float | None, ...]
+    records_late: tuple[float | None, ...]
+    health: tuple[Health | None, ...]
+
+
+class HistoryView(View):
+    """The windows so far as columns of one length, oldest first. Old windows are merged, so that it stays small:
+    rates and utilization are then their mean, backlog and latency their highest, late records their sum, health
+    their worst."""
+
+    at_s: tuple[float, ...]
+    span_s: tuple[float, ...] = Field(description="how much time each point stands for")
+    achieved_share: tuple[float | None, ...]
+    sources: Mapping[str, SourceColumns]
+    operators: Mapping[str, OperatorColumns] = Field(description="those that are scaled, without the sources")
+
+
+class RunView(View):
+    """Everything that a page needs to begin with; `Update`s go on from there."""
+
+    id: str = Field(description="of the newest update in it: what a stream is to go on after")
+    live: bool = Field(description="whether more may come")
+    about: AboutView
+    graph: GraphView | None = Field(description="null until something was measured")
+    window: WindowView | None
+    history: HistoryView
+    proposal: ProposalView | None
+    decisions: tuple[DecisionView, ...] = Field(description="oldest first")
+    events: tuple[EventView, ...] = Field(description="oldest first")
+    cost: CostView
+    manager: ManagerView
+
+
+class Update(View):
+    """What came since the update before it; a part that is null or not there has not changed."""
+
+    id: str
+    about: AboutView | None = None
+    graph: GraphView | None = None
+    window: WindowView | None = None
+    cost: CostView | None = None
+    proposal: ProposalView | None = None
+    event: EventView | None = None
+    decision: DecisionView | None = Field(default=None, description="new, or with more known of it: replace by id")
+    manager: ManagerView | None = None
+    live: bool | None = None
+
+
+# What was set before it began
+
+
+class OptionView(View):
+    name: str
+    value: Any
+    unit: str
+    meaning: str
+
+
+class ConfigurationView(View):
+    pipeline: str
+    shown: Literal["run", "simulation", "recording"]
+    policy: str | None = Field(description="null for a recording that does not say")
+    options: tuple[OptionView, ...] = Field(description="of the policy")
+    knobs: tuple[OptionView, ...] = Field(description="of the manager")
+    rules_file: str | None = None
+    acts: bool = Field(description="whether actions are possible at all; they need the token, too")
