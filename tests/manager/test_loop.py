@@ -26,6 +26,7 @@ from elastream.manager.events import (
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
 from elastream.manager.phase import ManagerPhase
+from elastream.manager.state import ManagerState
 from elastream.manager.store import Store
 from elastream.measurement import Snapshot
 
@@ -210,15 +211,22 @@ class TestStore:
         with Store(tmp_path / "manager.db") as store:
             assert store.load() == run.manager.state
             assert run.manager.state.decisions == 1
-            assert [event for _, event in store.events()] == run.events
 
-    def test_trouble_is_recorded_too(self, tmp_path: Path) -> None:
-        with Store(tmp_path / "manager.db") as store:
+    def test_only_what_a_power_cut_must_not_take_waits_for_the_disk(self, tmp_path: Path) -> None:
+        class Watched(Store):
+            lasting: list[bool]
+
+            def save(self, state: ManagerState, *, lasting: bool = True) -> None:
+                self.lasting = [*getattr(self, "lasting", []), lasting]
+                super().save(state, lasting=lasting)
+
+        with Watched(tmp_path / "manager.db") as store:
             run = Run(store=store)
-            run.engine.fails = {"measure": "no answer"}
-            run.ticks()
-            assert [event for _, event in store.events()] == run.events
-            assert run.troubles() == ["cannot measure: no answer"]
+            run.manager.start()
+            run.ticks(1)
+            assert store.lasting == [True, True, True], "the start, the intent, and what became of it"
+            run.ticks(2)
+            assert store.lasting[3:] == [False, False]
 
     def test_the_intent_is_on_disk_before_the_engine_is_asked(self, tmp_path: Path) -> None:
         with Store(tmp_path / "manager.db") as store, Store(tmp_path / "manager.db") as other:

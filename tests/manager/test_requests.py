@@ -319,7 +319,6 @@ class TestLoop:
             assert answers[0].result(0).what == "asked for by hand: map 10 → 12"
             assert [decision.at_s for decision in run.engine.asked] == [20.0]
             assert run.clock.waits == [20.0, 60.0, 40.0], "after an action a new interval begins"
-            assert [event for _, event in store.events()] == run.events
             assert store.load() == run.manager.state
 
     def test_what_is_no_action_leaves_the_interval_as_it_was(self) -> None:

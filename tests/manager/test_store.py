@@ -6,7 +6,7 @@ import os
 import resource
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
@@ -197,10 +197,9 @@ class TestRoundTrip:
         assert isinstance(event_from_json(event_to_json(ignored)), Ignored)
         assert isinstance(event_from_json(event_to_json(held)), Held)
 
-    def test_a_new_file_has_no_state_and_no_events(self, tmp_path: Path) -> None:
+    def test_a_new_file_has_no_state(self, tmp_path: Path) -> None:
         with Store(tmp_path / "manager.db") as store:
             assert store.load() is None
-            assert store.events() == []
 
     @given(state=states)
     @settings(max_examples=10, deadline=None)
@@ -210,19 +209,21 @@ class TestRoundTrip:
         path = tmp_path_factory.mktemp("store") / "manager.db"
         with Store(path) as store:
             store.save(ManagerState())
-            store.save(state, one_event_of_each_kind())
+            store.save(state)
         with Store(path) as store:
             assert store.load() == state
-            assert tuple(event for _, event in store.events()) == one_event_of_each_kind()
 
-    def test_events_are_numbered_on_in_the_order_of_saving(self, tmp_path: Path) -> None:
+    def test_the_events_that_older_versions_kept_there_go(self, tmp_path: Path) -> None:
         path = tmp_path / "manager.db"
-        for at_s in (5.0, 3.0, 4.0):
-            with Store(path) as store:
-                store.save(ManagerState(), [Held(at_s=at_s, why="first"), Held(at_s=at_s, why="second")])
         with Store(path) as store:
-            assert [number for number, _ in store.events()] == [1, 2, 3, 4, 5, 6]
-            assert [event.at_s for _, event in store.events(after=2)] == [3.0, 3.0, 4.0, 4.0]
+            store.save(ManagerState(decisions=3))
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, json TEXT NOT NULL)")
+            db.execute("INSERT INTO events (json) VALUES ('{}')")
+        with Store(path) as store:
+            assert store.load() == ManagerState(decisions=3)
+        with closing(sqlite3.connect(path)) as db:
+            assert db.execute("SELECT name FROM sqlite_master WHERE name = 'events'").fetchall() == []
 
     def test_a_saved_state_is_seen_by_who_reads_at_the_same_time(self, tmp_path: Path) -> None:
         with Store(tmp_path / "manager.db") as writer, Store(tmp_path / "manager.db") as reader:
@@ -233,7 +234,8 @@ class TestRoundTrip:
 def filled(path: Path) -> Path:
     """A closed store with a few pages in it."""
     with Store(path) as store:
-        store.save(ManagerState(decisions=1), one_event_of_each_kind() * 20)
+        wanted = tuple(WantedParallelism(at_s=float(n), parallelism={"map": n, "sink": n}) for n in range(500))
+        store.save(ManagerState(decisions=1, recent=wanted))
     return path
 
 
@@ -284,14 +286,12 @@ class TestBadFile:
         path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
         with pytest.raises(StoreError, match=f"{path}: the manager's state cannot be read"), Store(path) as store:
             store.load()
-        with pytest.raises(StoreError, match=f"{path}: the manager's events cannot be read"), Store(path) as store:
-            store.events()
 
     def test_a_file_that_was_cut_short(self, tmp_path: Path) -> None:
         path = filled(tmp_path / "manager.db")
         os.truncate(path, path.stat().st_size // 2)
         with pytest.raises(StoreError, match=str(path)), Store(path) as store:
-            store.events()
+            store.load()
 
     @pytest.mark.parametrize("text", ["", "{", '{"phase": "dancing"}', '{"decisions": null}', "[1, 2]"])
     def test_a_state_that_is_none(self, tmp_path: Path, text: str) -> None:
@@ -301,15 +301,6 @@ class TestBadFile:
         db.close()
         with pytest.raises(StoreError, match=f"{path}: not a state of the manager"), Store(path) as store:
             store.load()
-
-    @pytest.mark.parametrize("text", ["", "{", '{"event": "dancing", "at_s": 1}', "[]"])
-    def test_an_event_that_is_none(self, tmp_path: Path, text: str) -> None:
-        path = filled(tmp_path / "manager.db")
-        with sqlite3.connect(path) as db:
-            db.execute("UPDATE events SET json = ? WHERE number = 3", (text,))
-        db.close()
-        with pytest.raises(StoreError, match=f"{path}: the manager's events cannot be read"), Store(path) as store:
-            store.events()
 
     def test_a_database_of_something_else(self, tmp_path: Path) -> None:
         path = tmp_path / "other.db"
@@ -335,12 +326,12 @@ class TestFullDisk:
     def test_a_save_fails_as_a_whole(self, tmp_path: Path) -> None:
         path = tmp_path / "manager.db"
         with Store(path) as store:
-            store.save(ManagerState(decisions=1), [Held(at_s=1.0, why="before")])
+            store.save(ManagerState(decisions=1))
             with full_disk(), pytest.raises(StoreError, match=f"{path}: the manager's state cannot be written"):
-                store.save(ManagerState(decisions=2), [Held(at_s=2.0, why="lost")])
+                store.save(ManagerState(decisions=2))
             assert store.load() == ManagerState(decisions=1)
-            store.save(ManagerState(decisions=3), [Held(at_s=3.0, why="after")])
-            assert [event.at_s for _, event in store.events()] == [1.0, 3.0]
+            store.save(ManagerState(decisions=3))
+            assert store.load() == ManagerState(decisions=3)
 
     def test_the_loop_does_not_act_but_goes_on_measuring(self, tmp_path: Path) -> None:
         with Store(tmp_path / "manager.db") as store:

@@ -93,7 +93,7 @@ class MasterRun:
         """Until its time is over, or until someone sets `clock.stopped`."""
         with (
             _folder_of_one(self._options.folder),
-            Store(self._options.folder / "master.db", without=("proposed",)) as store,
+            Store(self._options.folder / "master.db") as store,
             RecordingWriter(self._options.folder / "recording.jsonl") as recording,
         ):
             manager = self._manager(store, recording)

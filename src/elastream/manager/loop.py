@@ -151,9 +151,7 @@ class Manager:
             return
         self.policy = news.policy
         at_s = self.clock.now()
-        event = Trouble(at_s=at_s, what=news.what) if news.refused else Renewed(at_s=at_s, what=news.what)
-        self._saved(self.state, (event,))
-        self.on_event(event)
+        self.on_event(Trouble(at_s=at_s, what=news.what) if news.refused else Renewed(at_s=at_s, what=news.what))
 
     def _measured(self, snapshot: Snapshot) -> Measured:
         before_s, self._watched_until_s = self._watched_until_s, self.clock.steady()
@@ -165,7 +163,9 @@ class Manager:
     def _apply(self, given: Input | None, answer: Future[Steered] | None = None) -> None:
         while given is not None:
             result = step(self.state, given, policy=self.policy, knobs=self.knobs)
-            if not self._saved(result.state, result.events) and result.decision is not None:
+            # an intent that a power cut loses is no intent; what one window taught may be learned again
+            lasting = result.decision is not None or not isinstance(given, Measured)
+            if not self._saved(result.state, lasting=lasting) and result.decision is not None:
                 return  # without its intent on disk an action is not begun: a crash could not mend it
             self.state = result.state
             for event in result.events:
@@ -174,11 +174,11 @@ class Manager:
                     answer.set_result(event)
             given = None if result.decision is None else self._act(result.decision)
 
-    def _saved(self, state: ManagerState, events: tuple[Event, ...]) -> bool:
+    def _saved(self, state: ManagerState, *, lasting: bool) -> bool:
         if self.store is None:
             return True
         try:
-            self.store.save(state, events)
+            self.store.save(state, lasting=lasting)
         except StoreError as error:
             self.on_event(Trouble(at_s=self.clock.now(), what=str(error)))
             return False
@@ -202,6 +202,4 @@ class Manager:
         return Rescaled(at_s=self.clock.now(), outcome=outcome)
 
     def _trouble(self, what: str) -> None:
-        trouble = Trouble(at_s=self.clock.now(), what=what)
-        self._saved(self.state, (trouble,))
-        self.on_event(trouble)
+        self.on_event(Trouble(at_s=self.clock.now(), what=what))
