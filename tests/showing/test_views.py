@@ -155,7 +155,7 @@ class TestHealth:
         ("readings", "health", "says"),
         [
             (alike("map", records_per_s=1_000, useful_share=0.4, backlog=0), Health.OK, "keeps up, busy 40%"),
-            (alike("map", records_per_s=1_000, useful_share=0.85, backlog=0), Health.STRAINED, "busy 85%"),
+            (alike("map", records_per_s=1_000, useful_share=0.95, backlog=0), Health.STRAINED, "busy 95%"),
             (alike("map", records_per_s=600, backlog=24_000), Health.BEHIND, "24,000 records wait"),
             (alike("map", records_per_s=600, useful_share=0.5, backlog=24_000), Health.BEHIND, "600/s of 1,000/s"),
             (alike("map", records_per_s=600, useful_share=0.3, backlog=0), Health.OK, "others fall behind"),

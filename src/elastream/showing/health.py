@@ -12,15 +12,12 @@ from collections.abc import Iterator, Mapping
 
 from elastream.measurement import Snapshot
 from elastream.measurement.flow import is_saturated
-from elastream.measurement.thresholds import STANDING
+from elastream.measurement.thresholds import BUSY, HELD_BACK, NO_CORE, STANDING
 from elastream.policies.imbalance import imbalance
 from elastream.showing.views import Health
 from elastream.texts import number_text, rate_text
 
 _SHORT = 0.95  # a smaller share of what it must process is not the edge of a window
-_BUSY = 0.8  # of the window
-_HELD_BACK = 0.1
-_NO_CORE = 0.1
 
 
 def health(snapshot: Snapshot, name: str, required_per_s: Mapping[str, float]) -> tuple[Health, str]:
@@ -80,11 +77,11 @@ def _backlog_stands(snapshot: Snapshot, name: str) -> bool:
 
 def _strains(snapshot: Snapshot, name: str) -> Iterator[str]:
     rates = snapshot.rates[name]
-    if rates.utilization >= _BUSY:
+    if rates.utilization >= BUSY:
         yield f"busy {rates.utilization:.0%} of the time"
-    if (rates.wait_out_share or 0.0) >= _HELD_BACK:
+    if (rates.wait_out_share or 0.0) >= HELD_BACK:
         yield f"held back by the operators after it {rates.wait_out_share:.0%} of the time"
-    if (rates.wait_core_share or 0.0) >= _NO_CORE:
+    if (rates.wait_core_share or 0.0) >= NO_CORE:
         yield f"without a core {rates.wait_core_share:.0%} of the time that it wanted one"
     if _backlog_stands(snapshot, name):
         yield f"{number_text(rates.backlog or 0.0)} records wait for it"
