@@ -122,10 +122,10 @@ def test_an_engine_tells_of_its_operators_over_http() -> None:
     [
         ([], "metrics are a JSON object, found []"),
         ({"queue_lenght": 1}, "unknown metric 'queue_lenght' (did you mean 'queue_length'?)"),
-        ({"queue_length": "many"}, "queue_length must be a number from 0 to 1e18, found 'many'"),
-        ({"queue_length": True}, "queue_length must be a number from 0 to 1e18, found True"),
-        ({"queue_length": -1}, "queue_length must be a number from 0 to 1e18, found -1"),
-        ({"queue_length": float("nan")}, "queue_length must be a number from 0 to 1e18, found nan"),
+        ({"queue_length": "many"}, "queue_length must be a number from 0 to 1e+18, found 'many'"),
+        ({"queue_length": True}, "queue_length must be a number from 0 to 1e+18, found True"),
+        ({"queue_length": -1}, "queue_length must be a number from 0 to 1e+18, found -1"),
+        ({"queue_length": float("nan")}, "queue_length must be a number from 0 to 1e+18, found nan"),
         ({"map": {"latency": 1}, "sink": 3}, "sink: metrics are a JSON object, found 3"),
     ],
 )
