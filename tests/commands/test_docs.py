@@ -250,6 +250,12 @@ def test_commands_that_there_are_not_are_found() -> None:
     assert unknown("elastream kafka") == ""
 
 
+def test_every_alert_is_explained() -> None:
+    rules = (ROOT / "deploy/prometheus/elastream-rules.yaml").read_text(encoding="utf-8")
+    text = text_of("docs/how-to/page-and-prometheus.md")
+    assert [alert for alert in re.findall(r"- alert: (\w+)", rules) if f"`{alert}`" not in text] == []
+
+
 def test_messages_that_are_explained_are_those_of_the_code() -> None:
     explained = re.findall(r"^\| `(.+?)` \|", text_of("docs/troubleshooting.md"), re.MULTILINE)
     assert len(explained) > 40
