@@ -28,7 +28,7 @@ from elastream.manager.knobs import Knobs
 from elastream.options import describe
 from elastream.policies.catalog import catalog
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "page_views"
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 TEXTS = [*ROOT_PAGES, *PAGES]
