@@ -40,8 +40,8 @@ def test_so_it_is_in_kafka(spark: SparkSession, tmp_path: Path, broker: Broker) 
     assert differences("by definition", found, closed_windows(form)) == []
 
 
-SEEDS = tuple(range(len(KINDS)))
-"""One of each kind; `make event-time` runs hundreds."""
+SEEDS = (3, 59, 90, 148, 204)
+"""Quick ones of five kinds, on a backlog; `make event-time` runs hundreds of all kinds, with kills and Kafka."""
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{seed}-{KINDS[seed % len(KINDS)].name}")
