@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,13 +91,22 @@ class FakeSpark:
         self._written = written
 
     @property
+    def sparkContext(self) -> Any:  # noqa: N802 - as Spark calls it
+        """Whose JVM makes a path of a text: of one that has nothing to escape, the same."""
+        path = SimpleNamespace(getRawPath=lambda: "/a", getPath=lambda: "/a")
+        fs = SimpleNamespace(Path=lambda _: SimpleNamespace(toUri=lambda: path))
+        hadoop = SimpleNamespace(fs=fs)
+        return SimpleNamespace(_jvm=SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop))))
+
+    @property
     def _streamingCheckpointManager(self) -> FakeSpark:  # noqa: N802 - as Spark calls it
         return self
 
     def repartition(self, location: str, partitions: int) -> None:
-        begin(Path(location), 11, partitions)
+        checkpoint = Path(location.removeprefix("file://"))
+        begin(checkpoint, 11, partitions)
         if self._written is not None:
-            write_state(Path(location), self._written)
+            write_state(checkpoint, self._written)
         raise RuntimeError("Unsupported stateful operator")
 
 

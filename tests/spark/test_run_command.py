@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
-from exactly_once import kill_session
+from driver_process import kill_session
 from running import PATIENCE_S, kept, records, wait_until
 
 from elastream.engines.spark.channels.files import FileChannel

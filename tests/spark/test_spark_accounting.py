@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -160,23 +158,6 @@ def test_an_acknowledgement_ahead_of_sparks_checkpoint_shows(spark: SparkSession
         assert running.engine.accounts().differences == (
             "windows: bids has published 150 records, of which it has read 100 and 30 wait for it: 20 are missing",
         )
-
-
-def test_records_that_a_task_does_not_find_show(spark: SparkSession, tmp_path: Path) -> None:
-    """The log names ten records, of which the file has seven."""
-    running = Running(spark, declare(tmp_path), tmp_path)
-    running.workspace.channel("bids").create()
-    running.put("bids", bids(0, 10))
-    (file,) = (running.workspace.channel("bids").log.folder / "segments").rglob("*.parquet")
-    pq.write_table(pa.table(pq.read_table(file, partitioning=None)).slice(0, 7), file)
-    with running:
-        running.drain()
-        running.engine.measure()
-        told = running.engine.new_faults()
-        accounts = ended(running)
-    lost = [fault.split(": ", 1)[1].split(" ", 3)[3] for fault in told]
-    assert lost == ["was to read 10 records of bids, and has read 7: 3 were lost"] * 2, "by both of its readers"
-    assert set(told) <= set(accounts.differences)
 
 
 # What the plans of steps read
