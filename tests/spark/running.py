@@ -64,6 +64,7 @@ class Running:
         *,
         channels: ChannelKind | None = None,
         longest_batch_s: float = LONGEST_BATCH_S,
+        batch_interval_s: float = BATCH_INTERVAL_S,
         **options: Any,
     ) -> None:
         self.pipeline = pipeline
@@ -73,7 +74,7 @@ class Running:
             pipeline,
             spark,
             folder / "run",
-            batch_interval_s=BATCH_INTERVAL_S,
+            batch_interval_s=batch_interval_s,
             longest_batch_s=longest_batch_s,
             channels=channels,
             **options,

@@ -151,6 +151,8 @@ class StepQuery:
         frame = self._build()
         if self.step.state_partitions is not None:
             frame = frame.coalesce(self.parallelism)
+            if not once:  # the batch that is to be finished has its offsets
+                self._change_control(lambda control: replace(control, starts=control.starts + 1))
         writer = (
             frame.writeStream.queryName(self.step.name)
             .outputMode(self.step.output_mode)

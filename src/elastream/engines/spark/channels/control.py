@@ -20,6 +20,8 @@ class Control:
     most_records: int = 200
     """Of a batch, so that a backlog does not become one long batch. It begins small, as nobody knows yet what a
     record costs, and doubles while batches are short."""
+    starts: int = 0
+    """How often a query with state was started: its first batch is run even without new records (`source.py`)."""
     fetches: Fetches = field(default_factory=Fetches)
     """What its tasks wait for, where delays between nodes are emulated."""
 

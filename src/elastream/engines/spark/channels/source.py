@@ -1,8 +1,13 @@
 """A channel as a Spark data source: a stream over a `SegmentLog` with as many splits as the control says.
 
 Spark asks `latestOffset` and `partitions` in a process on the driver and `read` in tasks on the executors. An
-offset is a position in the log. What lies before it is acknowledged when Spark asks what comes after it, so that
+offset is a position in the log, and how often the query was started. What lies before it is acknowledged when Spark asks what comes after it, so that
 segments can be deleted and the backlog is exact. How the records of a split are read is the affair of each kind.
+
+A query that is started again has to run a batch for the watermark that the last one left behind: windows may have
+closed. Spark runs such a batch without input only after one of the same run, so a pipeline that was rescaled, or
+that was killed, would keep them until more input comes. As the count of starts is a part of the offset, the first
+look after a start finds an offset that is new, and with it a batch, though maybe of no records.
 """
 
 from __future__ import annotations
@@ -17,10 +22,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from elastream.engines.spark.channels.control import read_control
+from elastream.engines.spark.channels.control import Control, read_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.channels.segments import SegmentLog, StreamPosition
 from elastream.engines.spark.channels.splits import Slice, splits
+
+_STARTS = "starts"
 
 
 @dataclass
@@ -41,7 +48,7 @@ class ChannelReader(DataSourceStreamReader):
         self._schema = schema
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return asdict(self._log.acknowledged(self._reader))
+        return self._offset(self._log.acknowledged(self._reader), read_control(self._control))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # a limit of any size: Spark passes it to latestOffset, which reads the real one from the control
@@ -50,15 +57,18 @@ class ChannelReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         # Spark asks when the batch that ended here is committed. It would say so in commit() too, but only with
         # the next batch: a writer that waits for its readers would then wait for one that waits for it.
-        begin = StreamPosition(**start)
+        begin, control = _position(start), read_control(self._control)
         all_of_it = isinstance(limit, ReadAllAvailable)
-        most_records = None if all_of_it else read_control(self._control).most_records
+        most_records = None if all_of_it else control.most_records
         end = self._log.position(begin, most_records=most_records, at_cuts=self._at_cuts)
         self._log.acknowledge(self._reader, begin, taken=end.record)
-        return asdict(end)
+        return self._offset(end, control)
+
+    def _offset(self, at: StreamPosition, control: Control) -> dict[str, Any]:
+        return {**asdict(at), _STARTS: control.starts}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        first, last = StreamPosition(**start), StreamPosition(**end)
+        first, last = _position(start), _position(end)
         control = read_control(self._control)
         parts = splits(self._log.commits(first, last), first, last, control.parallelism)
         return [Split(part, control.fetches) for part in parts]
@@ -75,6 +85,10 @@ class ChannelReader(DataSourceStreamReader):
     def _read_slice(self, part: Slice, expected: Any) -> Iterator[Any]:
         """The records of a slice, in batches of Arrow of the expected schema."""
         raise NotImplementedError
+
+
+def _position(offset: Mapping[str, Any]) -> StreamPosition:
+    return StreamPosition(**{name: value for name, value in offset.items() if name != _STARTS})
 
 
 def read_stream(
