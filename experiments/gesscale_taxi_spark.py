@@ -183,8 +183,8 @@ def _kept(folder: Path) -> list[Mapping[str, Any]]:
 
 
 def _processed(snapshot: Snapshot) -> float:
-    rates = snapshot.rates.get(OPERATOR)
-    return 0.0 if rates is None else rates.observed_processing_per_s
+    rates = snapshot.measurements.get(OPERATOR)
+    return 0.0 if rates is None else rates.observed_per_s
 
 
 # The checks

@@ -54,12 +54,12 @@ class SparkRun:
         ]
 
     def series(self, what: str) -> list[tuple[float, float]]:
-        """Time and the sum of a field over the instances, where it was measured."""
+        """Time and a field of all instances together, where it was measured."""
         found = []
         for snapshot in self.snapshots:
-            values = [getattr(reading, what) for reading in snapshot.by_operator.get(self.operator, ())]
-            if values and None not in values:
-                found.append((snapshot.at_s - self.began_s, float(sum(values))))
+            measured = snapshot.measurements.get(self.operator)
+            if measured is not None and (value := getattr(measured.totals, what)) is not None:
+                found.append((snapshot.at_s - self.began_s, float(value)))
         return found
 
     @property
@@ -115,7 +115,7 @@ def run_on_spark(
         on_event=events.append,
         on_phase=lambda _: None,
     )
-    began_s = snapshots[0].at_s - snapshots[0].readings[0].window_s if snapshots else 0.0
+    began_s = snapshots[0].at_s - snapshots[0].window_s if snapshots else 0.0
     return SparkRun(operator=operator, snapshots=tuple(snapshots), events=tuple(events), began_s=began_s)
 
 

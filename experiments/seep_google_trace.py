@@ -141,8 +141,7 @@ def _checks(run: SparkRun, results: pd.DataFrame, expected: pd.DataFrame) -> Ite
 def _plot(run: SparkRun, expected: pd.DataFrame, file: Path) -> None:
     figure, axes = new_panels(1, 2, title="A Google cluster's events under the rules of 5.9, on Spark", width=5.5)
     cpu, tasks = axes[0]
-    sizes = dict(run.sizes)
-    used = [(at_s, 100 * total / sizes[at_s]) for at_s, total in run.series("cpu_utilization")]
+    used = [(at_s, 100 * mean) for at_s, mean in run.series("cpu_utilization")]
     cpu.plot(*zip(*used, strict=True), color=colours.COLOURS[0], linewidth=1.2)
     cpu.set_ylabel("CPU of an instance, %")
     cpu.set_xlabel("seconds (steps, right: instances)")

@@ -184,7 +184,8 @@ def _time(engine: SparkEngine, told: FileChannel, size: int, path: str) -> Timed
         points.append((_next_batch(engine, told, deadline_s), counted := _events_since(told, start)))
     snapshot = engine.measure()
     busy = {
-        name: sum(one.useful_s / one.window_s for one in snapshot.by_operator[name]) / snapshot.plan[name]
+        name: sum(one.useful_s / one.window_s for one in snapshot.measurements[name].readings)
+        / snapshot.plan[name]
         for name in (MACHINES, CLUSTER)
     }
     return Timed(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import reprlib
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model, model_validator
 
 from elastream.durations import seconds
 from elastream.errors import InvalidInput, nearest
@@ -28,6 +29,21 @@ class Strict(BaseModel):
             unknown = next(key for key in data if key not in known)
             raise ValueError(f"unknown key {unknown!r}{nearest(str(unknown), known)}")
         return data
+
+
+def entry_of(kind: Any, **replaced: Any) -> Any:
+    """The part of a file that has the fields of a dataclass, each with its type and default.
+
+    `replaced` are those that are written otherwise, as pydantic's `create_model` takes them.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    declared = {
+        field.name: replaced.get(
+            field.name, (hints[field.name], ... if field.default is MISSING else field.default)
+        )
+        for field in fields(kind)
+    }
+    return create_model(f"{kind.__name__}Entry", __base__=Strict, **(declared | replaced))
 
 
 Duration = Annotated[float, BeforeValidator(seconds)]

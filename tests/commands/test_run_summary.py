@@ -70,7 +70,7 @@ def test_what_is_kept_does_not_grow_with_the_run() -> None:
     after_a_while = len(pickle.dumps(run))
     feed(range(2_000, 6_000), run.snapshot, run.event)
     assert len(pickle.dumps(run)) < 1.1 * after_a_while
-    assert len(run.points) <= 1_000
+    assert len(run.history.at_s) <= 1_000
 
 
 def test_nothing_of_a_long_run_is_miscounted() -> None:
@@ -78,8 +78,8 @@ def test_nothing_of_a_long_run_is_miscounted() -> None:
     feed(range(3_000), run.snapshot, run.event)
     assert run.first == window(60)
     assert run.last == window(180_000, instances=2, waiting=2_999)
-    assert sum(point.span_s for point in run.points) == 180_000, "the points are of all of the run"
-    assert run.points[-1].operators["map"].backlog == 2_999
+    assert sum(run.history.span_s) == 180_000, "the points are of all of the run"
+    assert run.history.operators["map"].backlog[-1] == 2_999
     assert len(run.events) + run.earlier_events == 3 * 3_000
     assert run.events[-1] == judged(3_000, 180_000)
 

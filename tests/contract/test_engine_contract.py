@@ -178,7 +178,7 @@ class TestMeasure:
         snapshot = subject.engine.measure()
         came = snapshot.source_rates["source"] * max(windows_s(snapshot))
         assert came == pytest.approx(subject.load_per_s * 2 * subject.moment_s, rel=subject.slack)
-        assert snapshot.rates["map"].observed_processing_per_s < subject.load_per_s / 2
+        assert snapshot.measurements["map"].observed_per_s < subject.load_per_s / 2
 
     def test_it_tells_of_the_time_since_the_last_call(self, subject: Subject) -> None:
         subject.clock.wait(subject.moment_s)
@@ -216,7 +216,7 @@ class TestMeasure:
             found = 0.0
             for _ in range(windows):
                 clock.wait(2 * moment_s)
-                found = max(found, engine.measure().rates["map"].true_per_instance or 0.0)
+                found = max(found, engine.measure().measurements["map"].true_per_instance or 0.0)
             return found
 
         alone = best(2)
@@ -268,8 +268,8 @@ class TestRescale:
         clock.wait(moment_s)
         snapshot = engine.measure()
         assert snapshot.is_complete
-        assert len(snapshot.by_operator["map"]) == instances
-        assert len(snapshot.by_operator["count"]) == 3
+        assert len(snapshot.measurements["map"].readings) == instances
+        assert len(snapshot.measurements["count"].readings) == 3
 
     def test_time_does_not_go_back_and_the_outcome_says_how_long_it_took(self, subject: Subject) -> None:
         began = subject.clock.now()
@@ -299,12 +299,12 @@ class TestRecords:
 
     def test_more_instances_get_more_done(self, subject: Subject) -> None:
         subject.clock.wait(2 * subject.moment_s)
-        alone = subject.engine.measure().rates["count"].observed_processing_per_s
+        alone = subject.engine.measure().measurements["count"].observed_per_s
         subject.engine.rescale(to(subject.engine, map=4, count=4))
         together = 0.0
         for _ in range(5):  # an engine may take a while after an action, all the more on a busy machine
             subject.clock.wait(2 * subject.moment_s)
-            together = max(together, subject.engine.measure().rates["count"].observed_processing_per_s or 0.0)
+            together = max(together, subject.engine.measure().measurements["count"].observed_per_s or 0.0)
             if together > 2 * alone:
                 break
         assert together > 2 * alone

@@ -26,15 +26,15 @@ def measured_after(model: EngineModel, warm_up_s: float = 60, window_s: float = 
 def test_a_pipeline_that_keeps_up_shows_the_rates_of_arithmetic() -> None:
     operators = {"split": linear(100, selectivity=20), "count": linear(1000)}
     snapshot = measured_after(chain(steady(200), operators, {"split": 4, "count": 5}))
-    split, count = snapshot.rates["split"], snapshot.rates["count"]
+    split, count = snapshot.measurements["split"], snapshot.measurements["count"]
     assert snapshot.source_rates == {"source": pytest.approx(200)}
-    assert split.observed_processing_per_s == pytest.approx(200)
+    assert split.observed_per_s == pytest.approx(200)
     assert split.utilization == pytest.approx(0.5)
     assert split.selectivity("count") == pytest.approx(20)
-    assert count.observed_processing_per_s == pytest.approx(4000)
+    assert count.observed_per_s == pytest.approx(4000)
     assert count.utilization == pytest.approx(0.8)
-    assert split.backlog == count.backlog == 0
-    assert split.latency_s == count.latency_s == 0
+    assert split.totals.backlog == count.totals.backlog == 0
+    assert split.totals.latency_s == count.totals.latency_s == 0
     assert snapshot.is_complete
 
 
@@ -42,15 +42,15 @@ def test_the_measured_true_rate_is_the_capacity_of_the_model_also_when_it_is_hel
     capacity = Usl(per_instance_per_s=100, contention=0.05, coherence=0.002)
     operators = {"fast": OperatorModel(capacity=capacity), "slow": linear(30, queue_records=100)}
     snapshot = measured_after(chain(steady(1000), operators, {"fast": 6, "slow": 2}))
-    assert snapshot.rates["fast"].true_processing_per_s == pytest.approx(capacity.total_per_s(6))
-    assert snapshot.rates["fast"].observed_processing_per_s == pytest.approx(60)
-    assert snapshot.rates["slow"].true_processing_per_s == pytest.approx(60)
+    assert snapshot.measurements["fast"].true_per_s == pytest.approx(capacity.total_per_s(6))
+    assert snapshot.measurements["fast"].observed_per_s == pytest.approx(60)
+    assert snapshot.measurements["slow"].true_per_s == pytest.approx(60)
 
 
 def test_backpressure_reaches_the_source_when_the_queues_are_small() -> None:
     operators = {"first": linear(500, queue_records=100), "last": linear(50, queue_records=100)}
     snapshot = measured_after(chain(steady(200), operators, {"first": 1, "last": 1}))
-    source, first, last = (snapshot.by_operator[name][0] for name in ("source", "first", "last"))
+    source, first, last = (snapshot.measurements[name].readings[0] for name in ("source", "first", "last"))
     assert source.records_in == source.records_out_to("first") == pytest.approx(60 * 50)
     assert source.wait_out_s is not None
     assert source.wait_out_s > 0.9 * 60
@@ -65,16 +65,16 @@ def test_backpressure_reaches_the_source_when_the_queues_are_small() -> None:
 
 def test_a_queue_without_bound_keeps_the_backlog_from_the_source() -> None:
     snapshot = measured_after(chain(steady(200), {"slow": linear(50)}, {"slow": 1}))
-    slow = snapshot.rates["slow"]
-    assert snapshot.rates["source"].backlog == 0
-    assert slow.backlog == pytest.approx(120 * 150)
-    assert slow.latency_s == pytest.approx(120 * 150 / 50)
+    slow = snapshot.measurements["slow"]
+    assert snapshot.measurements["source"].totals.backlog == 0
+    assert slow.totals.backlog == pytest.approx(120 * 150)
+    assert slow.totals.latency_s == pytest.approx(120 * 150 / 50)
 
 
 def test_a_queue_shorter_than_a_step_does_not_throttle() -> None:
     operators = {"a": linear(1000, queue_records=1), "b": linear(1000, queue_records=1)}
     snapshot = measured_after(chain(steady(900), operators, {"a": 1, "b": 1}, step_s=5.0))
-    assert snapshot.rates["b"].observed_processing_per_s == pytest.approx(900)
+    assert snapshot.measurements["b"].observed_per_s == pytest.approx(900)
 
 
 def test_the_slowest_branch_holds_back_the_others() -> None:
@@ -89,10 +89,10 @@ def test_the_slowest_branch_holds_back_the_others() -> None:
         },
         initial_plan=Plan({"fork": 1, "slow": 1, "fast": 1}),
     )
-    rates = measured_after(model).rates
-    assert rates["slow"].observed_processing_per_s == pytest.approx(40)
+    rates = measured_after(model).measurements
+    assert rates["slow"].observed_per_s == pytest.approx(40)
     assert rates["fork"].observed_output_per_s == {"slow": pytest.approx(40), "fast": pytest.approx(10)}
-    assert rates["fast"].observed_processing_per_s == pytest.approx(10)
+    assert rates["fast"].observed_per_s == pytest.approx(10)
 
 
 def test_a_join_takes_the_same_share_of_each_input() -> None:
@@ -117,7 +117,7 @@ def test_a_durable_source_replays_its_backlog_at_its_own_rate() -> None:
     assert engine.totals().sources["source"].backlog == pytest.approx(10_000)
     engine.measure()
     engine.wait(40)
-    reading = engine.measure().by_operator["source"][0]
+    reading = engine.measure().measurements["source"].readings[0]
     assert reading.records_in == pytest.approx(8_000)
     assert reading.useful_s == pytest.approx(40)
     engine.wait(20)
@@ -127,18 +127,18 @@ def test_a_durable_source_replays_its_backlog_at_its_own_rate() -> None:
 def test_skew_limits_throughput_and_shows_in_the_instances() -> None:
     skewed = linear(100, hot_share=0.5, queue_records=100)
     snapshot = measured_after(chain(steady(1000), {"work": skewed}, {"work": 5}))
-    hot, *others = snapshot.by_operator["work"]
-    assert snapshot.rates["work"].observed_processing_per_s == pytest.approx(200)
+    hot, *others = snapshot.measurements["work"].readings
+    assert snapshot.measurements["work"].observed_per_s == pytest.approx(200)
     assert hot.useful_s == pytest.approx(60)
     assert hot.records_in == pytest.approx(60 * 100)
     assert [other.useful_s for other in others] == [pytest.approx(15)] * 4
     # each still shows what it could do
-    assert snapshot.rates["work"].true_per_instance == pytest.approx(100)
+    assert snapshot.measurements["work"].true_per_instance == pytest.approx(100)
 
 
 def test_a_straggler_shows_a_lower_true_rate_than_its_siblings() -> None:
     slow = linear(100, slow_instance=0.2, queue_records=100)
-    readings = measured_after(chain(steady(1000), {"work": slow}, {"work": 4})).by_operator["work"]
+    readings = measured_after(chain(steady(1000), {"work": slow}, {"work": 4})).measurements["work"].readings
     true_rates = [reading.records_in / reading.useful_s for reading in readings]
     assert true_rates == [pytest.approx(100)] * 3 + [pytest.approx(20)]
     assert sum(reading.records_in for reading in readings) == pytest.approx(60 * 80)
@@ -146,9 +146,9 @@ def test_a_straggler_shows_a_lower_true_rate_than_its_siblings() -> None:
 
 def test_only_one_instance_of_what_is_not_parallel_works() -> None:
     snapshot = measured_after(chain(steady(150), {"work": linear(100, not_parallel=True)}, {"work": 3}))
-    readings = snapshot.by_operator["work"]
+    readings = snapshot.measurements["work"].readings
     assert [reading.records_in for reading in readings] == [pytest.approx(6000), 0, 0]
-    assert snapshot.rates["work"].useful_instances == 1
+    assert snapshot.measurements["work"].useful_instances == 1
 
 
 def test_a_window_is_cheap_until_it_fires() -> None:
@@ -158,17 +158,17 @@ def test_a_window_is_cheap_until_it_fires() -> None:
     )
     engine.wait(10)
     before = engine.measure()
-    assert before.by_operator["window"][0].useful_s == pytest.approx(1)
-    assert before.rates["sink"].observed_processing_per_s == 0
+    assert before.measurements["window"].readings[0].useful_s == pytest.approx(1)
+    assert before.measurements["sink"].observed_per_s == 0
     # 1,000 records fire in 4 s; meanwhile 400 more wait
     engine.wait(4)
     firing = engine.measure()
-    assert firing.by_operator["window"][0].useful_s == pytest.approx(4)
-    assert firing.rates["window"].observed_processing_per_s == 0
-    assert firing.rates["window"].backlog == pytest.approx(400)
-    assert firing.rates["sink"].records_in == pytest.approx(500)
+    assert firing.measurements["window"].readings[0].useful_s == pytest.approx(4)
+    assert firing.measurements["window"].observed_per_s == 0
+    assert firing.measurements["window"].totals.backlog == pytest.approx(400)
+    assert firing.measurements["sink"].totals.records_in == pytest.approx(500)
     engine.wait(1)
-    assert engine.measure().rates["window"].backlog == 0
+    assert engine.measure().measurements["window"].totals.backlog == 0
 
 
 def test_windows_fire_one_after_the_other() -> None:
@@ -185,9 +185,9 @@ def test_windows_fire_one_after_the_other() -> None:
 def test_a_window_that_costs_too_much_falls_behind() -> None:
     windowed = linear(1000, window_s=10, fire_cost_s_per_record=0.02)
     snapshot = measured_after(chain(steady(100), {"window": windowed}, {"window": 1}), warm_up_s=400, window_s=400)
-    rates = snapshot.rates["window"]
+    rates = snapshot.measurements["window"]
     assert rates.utilization == pytest.approx(1, abs=0.01)
-    assert rates.observed_processing_per_s == pytest.approx(1000 / 21, rel=0.1)
+    assert rates.observed_per_s == pytest.approx(1000 / 21, rel=0.1)
 
 
 def test_shared_workers_divide_their_time_by_demand() -> None:
@@ -195,19 +195,19 @@ def test_shared_workers_divide_their_time_by_demand() -> None:
     model = chain(steady(1000), operators, {"parse": 3, "count": 3}, shared_workers=True)
     snapshot = measured_after(model)
     # a record takes 10 ms + 3.3 ms, so three workers do 225 a second
-    assert snapshot.rates["parse"].observed_processing_per_s == pytest.approx(225)
-    assert snapshot.rates["count"].observed_processing_per_s == pytest.approx(225)
-    assert snapshot.rates["parse"].utilization == pytest.approx(0.75)
-    assert snapshot.rates["count"].utilization == pytest.approx(0.25)
-    assert snapshot.rates["parse"].true_per_instance == pytest.approx(100)
+    assert snapshot.measurements["parse"].observed_per_s == pytest.approx(225)
+    assert snapshot.measurements["count"].observed_per_s == pytest.approx(225)
+    assert snapshot.measurements["parse"].utilization == pytest.approx(0.75)
+    assert snapshot.measurements["count"].utilization == pytest.approx(0.25)
+    assert snapshot.measurements["parse"].true_per_instance == pytest.approx(100)
 
 
 def test_shared_workers_with_time_to_spare_do_everything() -> None:
     operators = {"parse": linear(100), "count": linear(300)}
     model = chain(steady(200), operators, {"parse": 3, "count": 3}, shared_workers=True)
-    rates = measured_after(model).rates
-    assert rates["count"].observed_processing_per_s == pytest.approx(200)
-    assert rates["parse"].backlog == rates["count"].backlog == 0
+    rates = measured_after(model).measurements
+    assert rates["count"].observed_per_s == pytest.approx(200)
+    assert rates["parse"].totals.backlog == rates["count"].totals.backlog == 0
 
 
 def test_shared_workers_that_fire_a_window_are_never_busy_for_longer_than_there_is_time() -> None:
@@ -218,7 +218,7 @@ def test_shared_workers_that_fire_a_window_are_never_busy_for_longer_than_there_
     engine = SimulatedEngine(model)
     for _ in range(100):
         engine.wait(1)
-        rates = engine.measure().rates
+        rates = engine.measure().measurements
         assert rates["map"].utilization + rates["window"].utilization <= 1 + 1e-9
 
 
@@ -230,10 +230,10 @@ def test_shared_workers_need_one_parallelism() -> None:
 def test_an_operator_without_any_capacity_says_so_without_dividing_by_it() -> None:
     nothing = OperatorModel(capacity=PowerLaw(per_instance_per_s=1, delay_cost=100, delay_s=1))
     snapshot = measured_after(chain(steady(10), {"work": nothing}, {"work": 2}))
-    rates = snapshot.rates["work"]
-    assert rates.true_processing_per_s is None
-    assert rates.backlog == pytest.approx(1200)
-    assert rates.latency_s is None
+    rates = snapshot.measurements["work"]
+    assert rates.true_per_s is None
+    assert rates.totals.backlog == pytest.approx(1200)
+    assert rates.totals.latency_s is None
 
 
 def test_measuring_twice_at_once_is_an_error() -> None:

@@ -58,7 +58,7 @@ def rescale(engine: SimulatedEngine, n: int, nodes: tuple[str, ...] = ()) -> Res
 @pytest.mark.parametrize(("nodes", "rate"), [(("a",), 100), (("a", "b"), 190), (("b", "d"), 50), (("a", "e"), 0)])
 def test_the_largest_delay_between_the_nodes_in_use_costs_capacity(nodes: tuple[str, ...], rate: float) -> None:
     snapshot = measured(SimulatedEngine(model(nodes=nodes)))
-    assert snapshot.rates["map"].observed_processing_per_s == pytest.approx(rate, rel=0.01)
+    assert snapshot.measurements["map"].observed_per_s == pytest.approx(rate, rel=0.01)
     assert snapshot.placement == {"map": nodes}
     assert snapshot.nodes == POOL
 
@@ -206,7 +206,7 @@ def test_a_late_source_that_is_held_back_waits_all_the_time() -> None:
     engine = SimulatedEngine(model(Constant(records_per_s=105), replay_speed=1.0))
     engine.wait(300)
     engine.measure()
-    assert measured(engine).rates["source"].wait_out_share == pytest.approx(1, abs=0.05)
+    assert measured(engine).measurements["source"].wait_out_share == pytest.approx(1, abs=0.05)
 
 
 @given(st.lists(st.tuples(st.floats(1, 150), st.floats(0.1, 7)), min_size=1, max_size=9))

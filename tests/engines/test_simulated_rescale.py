@@ -63,7 +63,7 @@ def test_a_measurement_covers_only_the_time_after_the_action() -> None:
     assert {reading.window_s for reading in snapshot.readings} == {20}
     assert snapshot.source_rates == {"source": pytest.approx(100)}
     # 3,000 records from the downtime and 100 a second, at 300 a second; all of it waited at the first operator
-    assert snapshot.rates["first"].observed_processing_per_s == pytest.approx(250)
+    assert snapshot.measurements["first"].observed_per_s == pytest.approx(250)
 
 
 def test_a_plan_that_is_already_in_force_costs_nothing() -> None:
@@ -163,7 +163,7 @@ def test_noise_has_the_standard_deviation_that_was_asked_for() -> None:
     ratios: list[float] = []
     for _ in range(2000):
         engine.wait(1)
-        useful = [reading.useful_s for reading in engine.measure().by_operator["work"]]
+        useful = [reading.useful_s for reading in engine.measure().measurements["work"].readings]
         mean = statistics.fmean(useful)
         means.append(mean / 0.15)
         ratios.extend(value / mean for value in useful[:2])

@@ -15,10 +15,11 @@ import pytest
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.query import Written
 from elastream.engines.spark.rest import RestApi
-from elastream.engines.spark.stages import Stages, Work
+from elastream.engines.spark.stages import StageRun, Stages, Work
 from elastream.errors import ElastreamError
 from elastream.measurement import Reading
 from elastream.measurement.batch_cost import LEAST_BATCHES, BatchCost
+from elastream.measurement.tasks import QUANTILES
 
 _APPLICATION = "local-1763200000000"
 _MIDNIGHT = datetime(2026, 11, 15, tzinfo=UTC)
@@ -34,6 +35,7 @@ class Driver:
     ran_on: dict[int, list[str]] = field(default_factory=dict)
     """By stage, the executor of each task."""
     url: str = ""
+    _read: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def job(
         self,
@@ -73,6 +75,12 @@ class Driver:
         }
         self.jobs.insert(0, job)  # the API tells of the newest first
 
+    def reads(self, *, stage: int, records: int, of_tasks: tuple[float, ...], shuffled: bool = False) -> None:
+        """What the tasks of a stage read: quantiles, from a source or from the stage before it."""
+        kind = ("shuffleReadMetrics", "readRecords") if shuffled else ("inputMetrics", "recordsRead")
+        self.stages[stage]["shuffleReadRecords" if shuffled else "inputRecords"] = records
+        self._read[stage] = {kind[0]: {kind[1]: list(of_tasks)}}
+
     def answer(self, path: str) -> Any:
         place = path.removeprefix(f"/api/v1/applications/{_APPLICATION}")
         if place == "/jobs":
@@ -81,8 +89,10 @@ class Driver:
             return self.stages
         if place.startswith("/stages/") and "/taskList?" in place:
             return [{"executorId": name} for name in self.ran_on.get(int(place.split("/")[2]), ())] or None
-        if place.endswith("/taskSummary?quantiles=1.0"):
-            return {"quantiles": [1.0], "executorRunTime": [self.longest_ms]}
+        if place.endswith("/taskSummary?quantiles=0.0,0.25,0.5,0.75,1.0"):
+            stage = int(place.split("/")[2])
+            run_ms = [self.longest_ms / 2] * 4 + [self.longest_ms]
+            return {"quantiles": list(QUANTILES), "executorRunTime": run_ms, **self._read.get(stage, {})}
         return None
 
 
@@ -126,7 +136,10 @@ def test_useful_time_is_that_of_all_stages_less_waiting_for_shuffled_data(driver
         busy_s=pytest.approx(0.6),
         tasks=4,
         running_s=pytest.approx(0.4),
-        stages=((0, 0), (1, 0)),
+        stages=(
+            StageRun(stage=0, attempt=0, tasks=4, records=0),
+            StageRun(stage=1, attempt=0, tasks=4, records=0),
+        ),
         evenly_s=pytest.approx(0.65 / 4),
     )
 
@@ -202,7 +215,7 @@ def test_the_balance_is_over_all_stages(driver: Driver, stages: Stages) -> None:
     stages.look()
     work = stages.work("a", 0)
     assert work is not None
-    assert stages.balance(work) == pytest.approx(0.5)
+    assert stages.spread(work)[0] == pytest.approx(0.5)
 
 
 def test_a_batch_too_short_to_be_timed_is_balanced(driver: Driver, stages: Stages) -> None:
@@ -211,7 +224,7 @@ def test_a_batch_too_short_to_be_timed_is_balanced(driver: Driver, stages: Stage
     stages.look()
     work = stages.work("a", 0)
     assert work is not None
-    assert stages.balance(work) == 1.0
+    assert stages.spread(work)[0] == 1.0
 
 
 def test_a_driver_that_does_not_answer(stages: Stages) -> None:
@@ -250,7 +263,7 @@ class Measured:
         run: str = "a",
         records: int = 100,
         out: int = 0,
-        busy_s: float = 0.2,
+        busy_s: float | tuple[float, ...] = 0.2,
         tasks: int = 1,
         lasted_s: float = 0.2,
         held_back_s: float = 0.0,
@@ -258,13 +271,14 @@ class Measured:
     ) -> None:
         self.progress.append(entry(batch, run=run, records=records, duration_s=lasted_s + 0.1 + held_back_s))
         self.written[batch] = Written(records=out, held_back_s=held_back_s)
-        self._driver.job(busy_s * 1000, run=run, batch=batch, tasks=tasks, lasted_s=lasted_s, cpu_ms=cpu_s * 1000)
+        busy_ms = [1000 * stage_s for stage_s in (busy_s if isinstance(busy_s, tuple) else (busy_s,))]
+        self._driver.job(*busy_ms, run=run, batch=batch, tasks=tasks, lasted_s=lasted_s, cpu_ms=cpu_s * 1000)
 
     def take(self, core_wait: float | None = None) -> list[str]:
         self._stages.look()
         return self.meter.take(self.progress, self.written, self._stages, core_wait)
 
-    def readings(
+    def reading(
         self,
         *,
         window_s: float = 10.0,
@@ -272,9 +286,9 @@ class Measured:
         backlog: float = 0.0,
         held_back_s: float = 0.0,
         **others: float,
-    ) -> list[Reading]:
+    ) -> Reading:
         self.take()
-        return self.meter.readings(
+        return self.meter.reading(
             window_s=window_s, instances=instances, backlog=backlog, held_back_s=held_back_s, **others
         )
 
@@ -291,22 +305,22 @@ def test_waiting_for_a_core_is_not_useful_time(measured: Measured) -> None:
     """Four tasks that only compute, on two cores: each computes half of the time."""
     measured.batch(0, busy_s=8.0, cpu_s=4.0, tasks=4)
     measured.take(core_wait=1.0)
-    (reading, *_) = measured.readings(instances=4)
-    assert (reading.useful_s, reading.wait_core_s) == (pytest.approx(1.0), pytest.approx(1.0))
-    assert reading.wait_in_s == pytest.approx(8.0)
+    reading = measured.reading(instances=4)
+    assert (reading.useful_s, reading.wait_core_s) == (pytest.approx(4.0), pytest.approx(4.0))
+    assert reading.wait_in_s == pytest.approx(32.0)
 
 
 def test_idling_is_not_taken_for_waiting_for_a_core(measured: Measured) -> None:
     measured.batch(0, busy_s=8.0, cpu_s=0.1)
     measured.take(core_wait=3.0)
-    (reading,) = measured.readings()
+    reading = measured.reading()
     assert (reading.useful_s, reading.wait_core_s) == (pytest.approx(7.7), pytest.approx(0.3))
 
 
 def test_no_more_is_taken_for_waiting_than_did_not_compute(measured: Measured) -> None:
     measured.batch(0, busy_s=5.0, cpu_s=4.0)
     measured.take(core_wait=3.0)
-    (reading,) = measured.readings()
+    reading = measured.reading()
     assert (reading.useful_s, reading.wait_core_s) == (pytest.approx(4.0), pytest.approx(1.0))
 
 
@@ -321,48 +335,61 @@ def test_the_price_of_a_record_is_the_same_however_many_share_the_cores(measured
     assert cost.per_record_s == pytest.approx(0.001)
 
 
-def test_what_the_batches_did_is_shared_by_the_instances(measured: Measured) -> None:
+def test_what_the_batches_did_is_one_reading_of_all_instances(measured: Measured) -> None:
     measured.batch(0, records=100, out=500, busy_s=1.0)
     measured.batch(1, records=300, out=1500, busy_s=2.0)
-    found = measured.readings(instances=2, backlog=50)
-    assert [reading.instance for reading in found] == [0, 1]
-    assert found[0] == Reading(
+    assert measured.reading(instances=2, backlog=50) == Reading(
         operator="words",
+        instances=2,
         window_s=10.0,
-        useful_s=1.5,
-        records_in=200,
-        records_out=1000,
-        backlog=25,
-        wait_in_s=8.5,
+        useful_s=3.0,
+        records_in=400,
+        records_out=2000,
+        backlog=50,
+        wait_in_s=17.0,
         wait_out_s=0.0,
         latency_s=0.8,  # half of the batch interval, and the batch
         cpu_utilization=0.0,
     )
 
 
+def test_how_the_newest_batch_was_spread_over_its_tasks_is_told_once(driver: Driver, measured: Measured) -> None:
+    """As Spark summarizes 800 records over 4 tasks, of which one has half; the stage before it is even."""
+    measured.batch(0)  # a cold one says nothing
+    measured.batch(1, records=800, tasks=4, busy_s=(0.4, 0.6))
+    driver.reads(stage=1, records=800, of_tasks=(200, 200, 200, 200, 200))
+    driver.reads(stage=2, records=800, of_tasks=(100, 130, 135, 200, 400), shuffled=True)
+    found = measured.reading(instances=4).tasks
+    assert found is not None
+    assert (found.tasks, found.records_total, found.records) == (4, 800, (100, 130, 135, 200, 400))
+    assert found.largest_share == 0.5
+    assert found.busy_s[-1] == pytest.approx(0.3)
+    assert measured.reading(instances=4).tasks is None, "no batch has ended since"
+
+
 def test_the_latency_is_waiting_for_a_batch_and_the_batch(measured: Measured) -> None:
     measured.batch(0, records=300, lasted_s=3.9)  # 4 s with the driver's time; before it the interval of 1 s
     measured.batch(1, records=100, lasted_s=1.9)  # 2 s, and before it a batch of 4 s
-    (reading,) = measured.readings()
+    reading = measured.reading()
     assert reading.latency_s == pytest.approx((300 * (0.5 + 4.0) + 100 * (2.0 + 2.0)) / 400)
-    (reading,) = measured.readings()
+    reading = measured.reading()
     assert reading.latency_s is None, "no batch has ended since"
 
 
 def test_what_is_overdue_waits_for_all_that_is_before_it(measured: Measured) -> None:
     measured.batch(0, records=100, lasted_s=0.9)
-    found = measured.readings(window_s=10.0, instances=2, backlog=260, overdue=250)
-    assert [reading.overdue for reading in found] == [125, 125]
-    assert found[0].latency_s == pytest.approx(0.5 + 1.0 + 25.0), "250 records at 10 records/s"
+    reading = measured.reading(window_s=10.0, instances=2, backlog=260, overdue=250)
+    assert reading.overdue == 250
+    assert reading.latency_s == pytest.approx(0.5 + 1.0 + 25.0), "250 records at 10 records/s"
 
 
 def test_the_cores_of_an_instance_are_those_of_the_jvm_and_of_python(measured: Measured) -> None:
     measured.batch(0, busy_s=8.0, cpu_s=2.0, tasks=2)
     measured.take()
     assert measured.meter.other_s == pytest.approx(6.0)
-    found = measured.readings(instances=2, python_cpu_s=3.0, heap_utilization=0.25)
-    assert [reading.cpu_utilization for reading in found] == [pytest.approx(0.25)] * 2
-    assert [reading.heap_utilization for reading in found] == [0.25] * 2
+    reading = measured.reading(instances=2, python_cpu_s=3.0, heap_utilization=0.25)
+    assert reading.cpu_utilization == pytest.approx(0.25)
+    assert reading.heap_utilization == 0.25
     assert measured.meter.other_s == 0
 
 
@@ -373,17 +400,17 @@ def test_the_heap_that_executors_tell_of_is_the_most_of_a_window(driver: Driver,
     driver.stages[-1]["peakExecutorMetrics"] = {"JVMHeapMemory": 200}
     measured.take()
     assert measured.meter.heap_bytes == 300
-    measured.readings()
+    measured.reading()
     assert measured.meter.heap_bytes == 0
 
 
 def test_a_batch_counts_once_however_often_it_is_told_of(measured: Measured) -> None:
     measured.batch(0)
-    measured.readings()
+    measured.reading()
     measured.batch(1, records=70, out=7)
-    (reading,) = measured.readings()
+    reading = measured.reading()
     assert (reading.records_in, reading.records_out) == (70, 7)
-    (reading,) = measured.readings()
+    reading = measured.reading()
     assert (reading.records_in, reading.records_out, reading.useful_s) == (0, 0, 0)
 
 
@@ -398,7 +425,7 @@ def test_batches_whose_progress_is_gone_are_a_gap(measured: Measured) -> None:
 def test_a_batch_longer_than_the_window_is_split_over_windows(measured: Measured) -> None:
     """25 s of work are told of in windows of 10 s: the rate of an instance is the same in all of them."""
     measured.batch(0, records=1000, out=5000, busy_s=25.0, lasted_s=25.0)
-    found = [measured.readings()[0] for _ in range(4)]
+    found = [measured.reading() for _ in range(4)]
     assert [reading.useful_s for reading in found] == pytest.approx([10, 10, 5, 0])
     assert [reading.records_in for reading in found] == pytest.approx([400, 400, 200, 0])
     assert [reading.records_out for reading in found] == pytest.approx([2000, 2000, 1000, 0])
@@ -406,45 +433,44 @@ def test_a_batch_longer_than_the_window_is_split_over_windows(measured: Measured
 
 def test_several_instances_have_as_much_more_time(measured: Measured) -> None:
     measured.batch(0, records=1000, busy_s=25.0, tasks=3)
-    found = measured.readings(instances=3)
-    assert [reading.useful_s for reading in found] == pytest.approx([25 / 3] * 3)
-    assert sum(reading.records_in for reading in found) == pytest.approx(1000)
+    reading = measured.reading(instances=3)
+    assert (reading.useful_s, reading.records_in) == (pytest.approx(25), pytest.approx(1000))
 
 
 def test_a_new_run_begins_its_own_count_of_batches(measured: Measured) -> None:
     for batch in range(3):
         measured.batch(batch, run="a")
-    assert measured.readings()[0].records_in == 300
+    assert measured.reading().records_in == 300
     measured.progress.clear()
     measured.batch(2, run="b", records=10)  # run again, after a restart
     measured.batch(3, run="b", records=20)
-    assert measured.readings()[0].records_in == 30
+    assert measured.reading().records_in == 30
 
 
 def test_idle_triggers_are_no_batches(measured: Measured) -> None:
     """Spark tells of them with the number of the batch that is to come."""
     measured.batch(0)
-    measured.readings()
+    measured.reading()
     measured.progress.append(entry(1, records=0))
-    assert measured.readings()[0].records_in == 0
+    assert measured.reading().records_in == 0
     measured.batch(1, records=40)
-    assert measured.readings()[0].records_in == 40
+    assert measured.reading().records_in == 40
 
 
 def test_a_batch_without_input_may_have_output(measured: Measured) -> None:
     """A watermark that moved on lets windows out, in a batch of its own."""
     measured.progress.append(entry(0, records=0))
     measured.written[0] = Written(records=12, held_back_s=0.0)
-    (reading,) = measured.readings()
+    reading = measured.reading()
     assert (reading.records_in, reading.records_out) == (0, 12)
 
 
 def test_being_held_back_is_waiting_and_counts_in_its_window(measured: Measured) -> None:
-    assert measured.readings(held_back_s=4.0)[0].wait_out_s == pytest.approx(4.0)
-    assert measured.readings(held_back_s=6.5)[0].wait_out_s == pytest.approx(2.5)
+    assert measured.reading(held_back_s=4.0).wait_out_s == pytest.approx(4.0)
+    assert measured.reading(held_back_s=6.5).wait_out_s == pytest.approx(2.5)
     measured.meter.forget_window(held_back_s=9.0)
-    assert measured.readings(held_back_s=9.5)[0].wait_out_s == pytest.approx(0.5)
-    reading = measured.readings(held_back_s=60.0)[0]
+    assert measured.reading(held_back_s=9.5).wait_out_s == pytest.approx(0.5)
+    reading = measured.reading(held_back_s=60.0)
     assert (reading.wait_out_s, reading.wait_in_s) == (10.0, 0.0)
 
 
@@ -452,7 +478,7 @@ def test_after_an_action_the_window_begins_anew(measured: Measured) -> None:
     measured.batch(0, out=5)
     measured.take()
     measured.meter.forget_window(held_back_s=0.0)
-    (reading,) = measured.readings()
+    reading = measured.reading()
     assert (reading.records_in, reading.records_out, reading.useful_s) == (0, 0, 0)
 
 
@@ -467,25 +493,25 @@ def dropping(batch: int, late: int, *, run: str = "a", at: str = "00:00", record
 
 def test_late_records_are_counted_once_however_long_spark_tells_of_them(measured: Measured) -> None:
     measured.progress = [dropping(0, 4), dropping(1, 6, at="00:01")]
-    assert [reading.records_late for reading in measured.readings(instances=2)] == [5.0, 5.0]
+    assert measured.reading(instances=2).records_late == 10.0
     measured.progress.append(dropping(2, 0, at="00:02", records=0))  # a look that finds nothing to do
-    assert measured.readings()[0].records_late == 0.0
+    assert measured.reading().records_late == 0.0
     measured.progress.append(dropping(2, 3, at="00:03", run="b"))  # the query was started again
-    assert measured.readings()[0].records_late == 3.0
+    assert measured.reading().records_late == 3.0
 
 
 def test_what_was_dropped_before_an_action_is_told_after_it(measured: Measured) -> None:
     measured.progress = [dropping(0, 7)]
     measured.take()
     measured.meter.forget_window(held_back_s=0.0)
-    assert measured.readings()[0].records_late == 7.0
+    assert measured.reading().records_late == 7.0
 
 
 def test_a_query_without_event_time_cannot_drop_records_as_late(measured: Measured) -> None:
     measured.progress = [{**dropping(0, 0), "eventTime": {}}]
-    assert measured.readings()[0].records_late is None
+    assert measured.reading().records_late is None
     measured.progress.append({**dropping(1, 0, at="00:01"), "stateOperators": []})
-    assert measured.readings()[0].records_late is None
+    assert measured.reading().records_late is None
 
 
 # --- learning what a batch costs --------------------------------------------------------------------------------
@@ -561,6 +587,6 @@ def test_the_longest_task_of_a_cold_batch_says_nothing_of_an_older_one(driver: D
 def test_batches_whose_stages_are_gone_count_their_records_only(driver: Driver, measured: Measured) -> None:
     measured.batch(0, records=100)
     driver.stages.clear()
-    (reading,) = measured.readings()
+    reading = measured.reading()
     assert (reading.records_in, reading.useful_s) == (100, 0)
     assert not measured.meter.is_too_new

@@ -12,10 +12,11 @@ from elastream.measurement.batch_cost import BatchCost
 from elastream.measurement.flow import (
     achieved_share,
     channel_selectivity,
+    flow,
+    flow_at,
     gain_to,
     is_at_its_limit,
     is_saturated,
-    required_flow,
     throughput,
 )
 from elastream.testing import alike, chain, snapshot_of
@@ -24,7 +25,7 @@ DIAMOND = [("source", "left"), ("source", "right"), ("left", "join"), ("right", 
 
 
 def required(snapshot: Snapshot) -> Mapping[str, float]:
-    return required_flow(snapshot).required_per_s
+    return flow(snapshot).required_per_s
 
 
 # --- everything was measured ------------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ def test_along_a_chain_the_rate_is_multiplied_by_each_selectivity() -> None:
     )
 
     assert required(snapshot) == pytest.approx({"source": 100, "split": 100, "filter": 2_000, "sink": 1_000})
-    assert required_flow(snapshot).inferred == frozenset()
+    assert flow(snapshot).inferred == frozenset()
 
 
 def test_a_join_receives_the_sum_of_its_branches() -> None:
@@ -130,7 +131,7 @@ def test_extra_load_is_asked_of_an_operator_and_of_those_behind_it() -> None:
         readings=[*alike("map", selectivity=2.0), *alike("sink")],
     )
 
-    flow = required_flow(snapshot, extra_per_s={"map": 10.0}).required_per_s
+    flow = flow_at(snapshot, extra_per_s={"map": 10.0}).required_per_s
 
     assert flow == pytest.approx({"source": 100.0, "map": 110.0, "sink": 220.0})
 
@@ -142,7 +143,7 @@ def test_nothing_is_asked_above_a_limit_nor_behind_it() -> None:
         readings=[*alike("map", selectivity=2.0), *alike("sink")],
     )
 
-    flow = required_flow(snapshot, limit_per_s={"map": 30.0}).required_per_s
+    flow = flow_at(snapshot, limit_per_s={"map": 30.0}).required_per_s
 
     assert flow == pytest.approx({"source": 100.0, "map": 30.0, "sink": 60.0})
 
@@ -158,11 +159,11 @@ def test_behind_a_silent_operator_the_counts_of_the_next_one_stand_in() -> None:
         readings=[*alike("map", records_per_s=50), *alike("sink", records_per_s=150)],
     )
 
-    flow = required_flow(snapshot)
+    found = flow(snapshot)
 
-    assert flow.required_per_s["silent"] == pytest.approx(100.0)
-    assert flow.required_per_s["sink"] == pytest.approx(300.0)
-    assert flow.inferred == {("silent", "sink")}
+    assert found.required_per_s["silent"] == pytest.approx(100.0)
+    assert found.required_per_s["sink"] == pytest.approx(300.0)
+    assert found.inferred == {("silent", "sink")}
 
 
 def test_what_other_producers_explain_is_not_credited_to_the_silent_one() -> None:

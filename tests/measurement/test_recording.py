@@ -136,7 +136,7 @@ def test_the_first_line_has_the_version_of_the_format(path: Path) -> None:
     with RecordingWriter(path) as recording:
         recording.begin(HEADER)
     first = json.loads(path.read_text())
-    assert (first["event"], first["version"]) == ("recording", 3)
+    assert (first["event"], first["version"]) == ("recording", 4)
 
 
 def test_what_a_later_writer_of_the_same_version_adds_is_passed_over(path: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_a_later_writer_of_the_same_version_adds_is_passed_over(path: Path)
 
 def test_a_newer_recording_is_refused_before_anything_else_in_it_is_judged(path: Path) -> None:
     assert refused(path, '{"event":"recording","version":7}\n{"operatorz": []}\n') == (
-        "line 1: this recording has version 7, written by a newer elastream; this one reads versions up to 3"
+        "line 1: this recording has version 7, written by a newer elastream; this one reads versions up to 4"
     )
 
 

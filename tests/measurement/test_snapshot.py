@@ -61,7 +61,7 @@ def test_sources_need_no_readings_but_may_have_them() -> None:
     with_source = snapshot(readings=(*snapshot().readings, *alike("source", instances=3)))
 
     assert with_source.is_complete
-    assert with_source.rates["source"].instances == 3
+    assert with_source.measurements["source"].instances == 3
 
 
 def test_instances_need_not_be_numbered_from_zero() -> None:
@@ -76,14 +76,14 @@ def test_instances_need_not_be_numbered_from_zero() -> None:
 def test_readings_and_rates_are_grouped_by_operator() -> None:
     found = snapshot()
 
-    assert {name: len(readings) for name, readings in found.by_operator.items()} == {"map": 2, "sink": 1}
-    assert found.rates["map"].true_processing_per_s == 200.0
-    assert found.rates["map"].true_output_per_s == {"sink": 200.0}
-    assert found.rates["sink"].true_output_per_s == {}
+    assert {name: len(one.readings) for name, one in found.measurements.items()} == {"map": 2, "sink": 1}
+    assert found.measurements["map"].true_per_s == 200.0
+    assert found.measurements["map"].true_output_per_s == {"sink": 200.0}
+    assert found.measurements["sink"].true_output_per_s == {}
 
 
 def test_an_operator_without_readings_has_no_rates() -> None:
-    assert "sink" not in snapshot(readings=tuple(alike("map"))).rates
+    assert "sink" not in snapshot(readings=tuple(alike("map"))).measurements
 
 
 def test_other_rates_may_be_asked_of_the_same_measurements() -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastream.measurement import Reading
+from elastream.measurement import Measurement, Reading
+from elastream.measurement.tasks import TaskSpread
 from elastream.policies.imbalance import imbalance
-from elastream.policies.proposal import ReasonKind
+from elastream.policies.proposal import Reason, ReasonKind
 
 WINDOW_S = 60.0
 
@@ -49,15 +50,19 @@ def timed(*true_per_s: float) -> list[Reading]:
     ]
 
 
+def found_in(readings: Sequence[Reading]) -> tuple[Reason, ...]:
+    return imbalance(Measurement(operator="map", readings=tuple(readings)))
+
+
 def kinds(readings: Sequence[Reading]) -> list[ReasonKind]:
-    return [reason.kind for reason in imbalance(readings)]
+    return [reason.kind for reason in found_in(readings)]
 
 
 # --- skew -------------------------------------------------------------------------------------------------------
 
 
 def test_skew_names_the_instance_and_both_shares() -> None:
-    (reason,) = imbalance(fed(1_000, 7_000, 1_000, 1_000))
+    (reason,) = found_in(fed(1_000, 7_000, 1_000, 1_000))
 
     assert reason.kind is ReasonKind.SKEW
     assert reason.text == (
@@ -75,43 +80,43 @@ def test_the_skews_of_the_paper_are_found(share: float) -> None:
 
 @pytest.mark.parametrize("records", [[1_000, 1_000, 1_000], [1_200, 1_000, 900], [1_400, 1_000, 600]])
 def test_small_differences_are_no_skew(records: list[float]) -> None:
-    assert imbalance(fed(*records)) == ()
+    assert found_in(fed(*records)) == ()
 
 
 @pytest.mark.parametrize("records", [[3, 0, 1, 0], [9, 2, 3, 1]])
 def test_a_handful_of_records_is_no_skew(records: list[float]) -> None:
-    assert imbalance(fed(*records)) == ()
+    assert found_in(fed(*records)) == ()
 
 
 @pytest.mark.parametrize("mean", [1, 5, 20, 100, 10_000])
 def test_evenly_fed_instances_are_hardly_ever_named_by_chance(mean: int) -> None:
     drawn = np.random.default_rng(mean).poisson(mean, size=(1_000, 8))
 
-    named = sum(bool(imbalance(fed(*map(float, window)))) for window in drawn)
+    named = sum(bool(found_in(fed(*map(float, window)))) for window in drawn)
 
     assert named <= 5
 
 
 def test_idle_instances_are_no_skew() -> None:
-    assert imbalance(fed(0, 0, 0)) == ()
+    assert found_in(fed(0, 0, 0)) == ()
 
 
 def test_one_instance_cannot_be_skewed() -> None:
-    assert imbalance(fed(1_000_000)) == ()
+    assert found_in(fed(1_000_000)) == ()
 
 
 # --- stragglers -------------------------------------------------------------------------------------------------
 
 
 def test_a_straggler_is_named_with_its_share_of_the_usual_rate() -> None:
-    (reason,) = imbalance(timed(200, 200, 100, 200))
+    (reason,) = found_in(timed(200, 200, 100, 200))
 
     assert reason.kind is ReasonKind.STRAGGLER
     assert reason.text == "straggler: instance 2 at 50% of the usual true rate; look at its node"
 
 
 def test_several_stragglers_are_listed() -> None:
-    (reason,) = imbalance(timed(*[200] * 7, 100, 80))
+    (reason,) = found_in(timed(*[200] * 7, 100, 80))
 
     assert "instances 7, 8 at 40%" in reason.text
 
@@ -125,7 +130,7 @@ def test_several_stragglers_are_listed() -> None:
     ],
 )
 def test_what_is_no_straggler(rates: list[float]) -> None:
-    assert imbalance(timed(*rates)) == ()
+    assert found_in(timed(*rates)) == ()
 
 
 def test_instances_without_useful_time_or_records_do_not_straggle() -> None:
@@ -149,7 +154,7 @@ def test_both_may_be_true_of_one_operator() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, WINDOW_S)), max_size=8),
+    st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, WINDOW_S)), min_size=1, max_size=8),
     st.randoms(use_true_random=False),
 )
 def test_the_order_of_the_instances_does_not_matter(rows: list[tuple[float, float]], rng: random.Random) -> None:
@@ -158,4 +163,40 @@ def test_the_order_of_the_instances_does_not_matter(rows: list[tuple[float, floa
         for i, (count, useful) in enumerate(rows)
     ]
 
-    assert imbalance(rng.sample(readings, len(readings))) == imbalance(readings)
+    assert found_in(rng.sample(readings, len(readings))) == found_in(readings)
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------
+
+
+def spread(instances: int, *, tasks: int, most: float) -> Reading:
+    """Of all instances together: the largest task has so many of 1,000 records."""
+    rest = (1_000 - most) / max(1, tasks - 1)
+    quantiles = (*(rest,) * 4, most)
+    return Reading(
+        operator="map",
+        instances=instances,
+        window_s=WINDOW_S,
+        useful_s=WINDOW_S,
+        records_in=10_000,
+        records_out=0,
+        tasks=TaskSpread(tasks=tasks, records_total=1_000, records=quantiles, busy_s=(1.0,) * 5),
+    )
+
+
+def test_a_task_with_half_of_the_records_is_named_with_both_shares() -> None:
+    (reason,) = found_in([spread(4, tasks=16, most=500)])
+
+    assert reason.kind is ReasonKind.SKEW
+    assert reason.text == (
+        "skew: one of 16 tasks takes 50% of the records, an even share of 4 instances is 25%; "
+        "more instances do not relieve it"
+    )
+
+
+def test_a_task_that_is_larger_than_others_and_no_more_than_an_instance_can_do_is_no_skew() -> None:
+    assert found_in([spread(4, tasks=16, most=250)]) == ()
+
+
+def test_one_instance_alone_has_no_skew_whatever_its_tasks() -> None:
+    assert found_in([spread(1, tasks=16, most=900)]) == ()

@@ -189,7 +189,7 @@ def test_a_recording_that_is_being_written_is_reported_as_far_as_it_goes(run: Ru
     [
         ("", "the recording is empty: no line has a snapshot"),
         ('{"event":"recording","version":1}\n', "the recording is empty: no line has a snapshot"),
-        ('{"event":"recording","version":4}\n', "this one reads versions up to 3"),
+        ('{"event":"recording","version":5}\n', "this one reads versions up to 4"),
         ("\x00\x01\n", "line 1: not valid JSON"),
         (
             '{"event":"recording","version":1,"pipeline":"a\\u0001b"}\n',

@@ -32,7 +32,7 @@ from elastream.policies.proposal import Advice, Reason, ReasonKind
 from elastream.showing.as_views import batch_view, graph_view, window_view
 from elastream.showing.history import RunHistory
 from elastream.showing.points import point_of, thinned
-from elastream.showing.views import AboutView, Health, OperatorKind, OperatorWindow
+from elastream.showing.views import CHARTED, AboutView, Health, OperatorKind, OperatorWindow
 from elastream.testing import alike, chain, snapshot_of
 from tests.web.serving import in_order, word_count
 
@@ -342,10 +342,11 @@ class TestThinning:
         assert (first.at_s, first.span_s, second.at_s, second.span_s) == (120.0, 120.0, 180.0, 60.0)
         merged = first.operators["map"]
         assert merged.parallelism == 2, "what was in force at the end"
-        assert merged.observed_per_s == pytest.approx((100 + 400) / 2)
-        assert merged.utilization == pytest.approx(0.4)
-        assert merged.backlog == 100.0, "the highest, which is of two instances"
-        assert merged.records_late == 1_234_569.0, "their sum, to the last"
+        values = dict(zip(CHARTED, merged.values, strict=True))
+        assert values["observed_per_s"] == pytest.approx((100 + 400) / 2)
+        assert values["utilization"] == pytest.approx(0.4)
+        assert values["backlog"] == 100.0, "the highest, which is of two instances"
+        assert values["records_late"] == 1_234_569.0, "their sum, to the last"
         assert second == points[2]
 
     def test_many_windows_stay_few_and_in_order_with_all_of_the_time(self) -> None:

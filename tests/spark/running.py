@@ -22,6 +22,7 @@ from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.workspace import Workspace
 from elastream.manager.decision import Decision
 from elastream.manager.engine import RescaleOutcome
+from elastream.measurement import Snapshot
 
 BATCH_INTERVAL_S = 0.2
 LONGEST_BATCH_S = 0.5
@@ -67,6 +68,7 @@ class Running:
         batch_interval_s: float = BATCH_INTERVAL_S,
         **options: Any,
     ) -> None:
+        self._meanwhile: list[Snapshot] = []
         self.pipeline = pipeline
         self.folder = folder
         self.workspace = Workspace(folder / "run", pipeline.name, channels)
@@ -126,7 +128,12 @@ class Running:
     def revive(self) -> None:
         """Start again what has failed, as a manager does: on a slow machine a query fails easily."""
         if any(query.failure() for query in self.engine._queries.values()):
-            self.engine.measure()
+            self._meanwhile.append(self.engine.measure())
+
+    def measured(self) -> list[Snapshot]:
+        """What was measured since the last call, also by the way."""
+        found, self._meanwhile = [*self._meanwhile, self.engine.measure()], []
+        return found
 
     def runs(self) -> dict[str, str]:
         """The id of the run of each query."""

@@ -137,7 +137,7 @@ def _in_plain_spark(
 def _is_told(running: Running, snapshots: list[Snapshot]) -> bool:
     """A batch is told of when its progress is there, a moment after what it wrote."""
     snapshots.append(running.engine.measure())
-    read = sum(reading.records_in for one in snapshots for reading in one.by_operator["all"])
+    read = sum(reading.records_in for one in snapshots for reading in one.measurements["all"].readings)
     return read >= len(list(records(FileChannel(kept(running.folder, "all")))))
 
 

@@ -120,7 +120,7 @@ def test_a_writer_is_held_back_by_its_reader_and_that_is_waiting(spark: SparkSes
         snapshots.append(running.engine.measure())
     assert sorted(delivered) == list(range(count))
 
-    readings = {name: [s.by_operator[name][0] for s in snapshots] for name in ("quick", "slow")}
+    readings = {name: [s.measurements[name].readings[0] for s in snapshots] for name in ("quick", "slow")}
     waited_s = sum(reading.wait_out_s or 0.0 for reading in readings["quick"])
     assert waited_s > 3 * record_s * bound, "about as long as the reader took"
     assert all(reading.wait_out_s == 0 for reading in readings["slow"]), "nobody holds back the last"

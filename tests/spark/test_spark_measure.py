@@ -13,6 +13,10 @@ from running import LONGEST_BATCH_S, PATIENCE_S, Running, costing, wait_until
 
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.measurement import Snapshot
+from elastream.policies.imbalance import imbalance
+from elastream.policies.proposal import ReasonKind
+from elastream.web.feed import Feed
+from elastream.web.metrics import RunCollector
 
 RECORD_MS = 5
 WORDS = 3
@@ -27,6 +31,10 @@ def declare() -> Pipeline:
     @pipeline.operator(reads="sentences", parallelism=2, max_parallelism=4)
     def words(sentences: DataFrame) -> DataFrame:
         return costing(sentences, RECORD_MS).select(F.explode(F.split("line", " ")).alias("word"))
+
+    @pipeline.operator(reads="sentences", parallelism=2, max_parallelism=4)
+    def shuffled(sentences: DataFrame) -> DataFrame:
+        return sentences.repartition(4, "line")
 
     @pipeline.operator(reads="words", state_partitions=4, output_mode="update")
     def counts(words: DataFrame) -> DataFrame:
@@ -50,7 +58,7 @@ def snapshots(running: Running) -> list[Snapshot]:
     for size in (size for small in half for size in (small, ROUNDS + 1 - small)):
         running.put("sentences", [("one two three",)] * (RECORDS * size))
         running.drain()
-        found.append(running.engine.measure())
+        found += running.measured()
     wait_until(lambda: all_told(running, found), "all batches are in the measurements")
     return found
 
@@ -61,13 +69,13 @@ SENTENCES = RECORDS * ROUNDS * (ROUNDS + 1) // 2
 def all_told(running: Running, found: list[Snapshot]) -> bool:
     """A batch is told of when its progress is there, a moment after what it wrote."""
     if total(found, "counts", "records_in") < SENTENCES * WORDS:
-        found.append(running.engine.measure())
+        found += running.measured()
         return False
     return True
 
 
 def total(snapshots: list[Snapshot], operator: str, what: str) -> float:
-    return sum(float(getattr(reading, what)) for s in snapshots for reading in s.by_operator[operator])
+    return sum(float(getattr(s.measurements[operator].totals, what)) for s in snapshots)
 
 
 def test_every_record_is_counted_once(snapshots: list[Snapshot]) -> None:
@@ -89,21 +97,21 @@ def test_every_record_is_counted_once(snapshots: list[Snapshot]) -> None:
 
 
 def test_the_rates_of_the_source_are_what_came(snapshots: list[Snapshot]) -> None:
-    came = sum(s.source_rates["sentences"] * s.by_operator["sentences"][0].window_s for s in snapshots)
+    came = sum(s.source_rates["sentences"] * s.measurements["sentences"].totals.window_s for s in snapshots)
     assert came == pytest.approx(SENTENCES)
 
 
 def test_useful_time_is_what_the_records_cost_and_a_little_more(snapshots: list[Snapshot]) -> None:
     useful_s = total(snapshots, "words", "useful_s")
     assert useful_s >= SENTENCES * RECORD_MS / 1000
-    assert useful_s <= total(snapshots, "words", "window_s")
+    assert useful_s <= total(snapshots, "words", "window_s") * snapshots[0].plan["words"]
 
 
 def test_a_drained_pipeline_has_no_backlog_and_readings_of_every_instance(snapshots: list[Snapshot]) -> None:
     last = snapshots[-1]
-    assert last.plan == {"words": 2, "counts": 1}
-    assert [reading.instance for reading in last.by_operator["words"]] == [0, 1]
-    assert all(reading.backlog == 0 for name in ("words", "counts") for reading in last.by_operator[name])
+    assert last.plan == {"words": 2, "shuffled": 2, "counts": 1}
+    assert [(reading.instance, reading.instances) for reading in last.measurements["words"].readings] == [(0, 2)]
+    assert all(last.measurements[name].totals.backlog == 0 for name in ("words", "counts"))
 
 
 def test_the_price_of_a_record_is_learned(running: Running, snapshots: list[Snapshot]) -> None:
@@ -127,15 +135,15 @@ def test_the_price_of_a_record_is_learned(running: Running, snapshots: list[Snap
 
 
 def test_what_rules_look_at_is_measured(snapshots: list[Snapshot]) -> None:
-    told = [s for s in snapshots if s.by_operator["counts"][0].records_in > 0]
+    told = [s for s in snapshots if s.measurements["counts"].totals.records_in > 0]
     assert told
-    for reading in (reading for s in told for reading in s.by_operator["counts"]):
+    for reading in (s.measurements["counts"].totals for s in told):
         assert reading.overdue == 0, "it keeps up"
         assert reading.latency_s is not None
         assert reading.latency_s > 0
         assert reading.heap_utilization is not None
         assert 0 < reading.heap_utilization < 1
-    assert 0 < total(told, "counts", "cpu_utilization") <= sum(len(s.by_operator["counts"]) for s in told)
+    assert 0 < total(told, "counts", "cpu_utilization") <= len(told)
 
 
 @pytest.mark.parametrize("set_by_s", [-3600.0, 3600.0])
@@ -149,11 +157,46 @@ def test_a_clock_that_is_set_changes_no_rate(
         patch.setattr(time, "time", lambda: really() + set_by_s)
         running.put("sentences", [("one two three",)] * RECORDS)
         found = running.engine.measure()
-    (reading,) = found.by_operator["sentences"]
+    (reading,) = found.measurements["sentences"].readings
     assert 0 < reading.window_s < PATIENCE_S, "as long as it took"
     assert found.source_rates["sentences"] * reading.window_s == pytest.approx(RECORDS)
     assert abs(found.at_s - really() - set_by_s) < PATIENCE_S, "what the clock says now"
     running.drain()
+
+
+def test_a_task_with_half_of_the_records_is_seen_in_the_measurement_and_by_prometheus(
+    running: Running, snapshots: list[Snapshot]
+) -> None:
+    """Half of the lines are the same one, and go to one of four tasks; the others are all different."""
+    del snapshots  # only to come after them
+    lines = [("the same",) if number % 2 else (str(number),) for number in range(600)]
+    found: list[Snapshot] = []
+
+    def is_seen() -> bool:
+        running.put("sentences", lines)
+        running.drain()
+        found.append(running.engine.measure())
+        tasks = found[-1].measurements["shuffled"].totals.tasks
+        return tasks is not None and tasks.records_total >= len(lines) / 2
+
+    wait_until(is_seen, "a batch with many of them was measured")
+    measured = found[-1].measurements["shuffled"]
+    spread = measured.totals.tasks
+    assert spread is not None
+    assert (spread.tasks, measured.skew) == (4, pytest.approx(4 * (measured.largest_share or 0)))
+    assert 0.5 <= (measured.largest_share or 0) < 0.85, "half, and what of the others comes to the same task"
+    assert [reason.kind for reason in imbalance(measured)] == [ReasonKind.SKEW] * (
+        (measured.largest_share or 0) >= 0.75
+    )
+    feed = Feed("measured")
+    feed.snapshot(found[-1])
+    gauges = {metric.name: metric for metric in RunCollector(feed).collect()}
+    (told,) = (
+        sample.value
+        for sample in gauges["elastream_operator_largest_share_ratio"].samples
+        if sample.labels["operator"] == "shuffled"
+    )
+    assert told == measured.largest_share
 
 
 def test_a_backlog_is_what_was_not_read_yet(running: Running, snapshots: list[Snapshot]) -> None:
@@ -161,8 +204,8 @@ def test_a_backlog_is_what_was_not_read_yet(running: Running, snapshots: list[Sn
     count = 4_000  # ten seconds of work
 
     def measured() -> tuple[float, float]:
-        found = running.engine.measure().by_operator["words"]
-        return sum(reading.backlog or 0 for reading in found), sum(reading.overdue or 0 for reading in found)
+        found = running.engine.measure().measurements["words"].totals
+        return found.backlog or 0, found.overdue or 0
 
     running.put("sentences", [("one two three",)] * count)
     assert 0 < measured()[0] <= count
@@ -183,7 +226,7 @@ def test_a_rescale_restarts_none_but_the_stateful_operators_that_change(running:
     assert running.rescale(counts=4).succeeded
     assert running.runs()["words"] == before["words"]
     assert running.runs()["counts"] != before["counts"]
-    assert running.engine.plan() == {"words": 3, "counts": 4}
+    assert running.engine.plan() == {"words": 3, "shuffled": 2, "counts": 4}
     running.put("sentences", [("one two three",)] * 30)
     running.drain()
     assert running.engine.measure().gaps == (), "nobody misses the batches of before"

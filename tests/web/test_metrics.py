@@ -51,12 +51,12 @@ class TestMetrics:
         eventually("all is shown", lambda: shown.feed.history.totals.windows == windows)
         found = samples(shown.client.get("metrics").text)
         for name in ("words", "counts"):
-            rates = newest.rates[name]
+            rates = newest.measurements[name]
             assert of(found, "elastream_operator_parallelism", operator=name) == newest.plan[name]
             observed = of(found, "elastream_operator_observed_records_per_second", operator=name)
-            assert observed == pytest.approx(rates.observed_processing_per_s)
+            assert observed == pytest.approx(rates.observed_per_s)
             assert of(found, "elastream_operator_utilization_ratio", operator=name) == rates.utilization
-            taken = sum(reading.records_in for s in run.snapshots for reading in s.by_operator[name])
+            taken = sum(reading.records_in for s in run.snapshots for reading in s.measurements[name].readings)
             assert of(found, "elastream_operator_records_total", operator=name) == pytest.approx(taken)
         assert of(found, "elastream_windows_total") == windows
         decided = sum(isinstance(event, Decided) for event in run.events)

@@ -17,7 +17,7 @@ from typing import Any
 
 from elastream.errors import ElastreamError, InvalidInput, nearest
 from elastream.formats import read_json, read_text, shown
-from elastream.measurement.thresholds import MOST_AMOUNT
+from elastream.measurement.amounts import MOST_AMOUNT
 from elastream.policies.rules.metrics import METRICS
 
 _TIMEOUT_S = 5.0

@@ -24,7 +24,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from elastream.agents.wire import MOST_ITEMS, WireError, encode
 from elastream.formats import shown, where
-from elastream.measurement.thresholds import MOST_AMOUNT
+from elastream.measurement.amounts import MOST_AMOUNT
 
 VERSION = 1
 MOST_OPERATORS = 64

@@ -103,7 +103,7 @@ def print_simulation(console: Console, name: str, policy: str, run: Simulation) 
 def print_replay(console: Console, policy: str, windows: Sequence[Snapshot], events: Sequence[Event]) -> None:
     """What would have been decided, at times that count from the beginning of the recording."""
     first, last = windows[0], windows[-1]
-    began_s = first.at_s - max((reading.window_s for reading in first.readings), default=0.0)
+    began_s = first.at_s - first.window_s
     title = f"{counted(len(windows), 'window')}, {duration_text(last.at_s - began_s)}, replayed with {policy}"
     console.rule(title)
     decided = sum(isinstance(event, Decided) for event in events)

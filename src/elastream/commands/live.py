@@ -67,9 +67,9 @@ class LiveRun:
     def snapshot(self, snapshot: Snapshot) -> None:
         self._began_s = snapshot.at_s if self._began_s is None else self._began_s
         self._snapshot = snapshot
-        for name, rates in snapshot.rates.items():
-            if rates.records_late is not None:
-                self._late[name] = self._late.get(name, 0.0) + rates.records_late
+        for name, rates in snapshot.measurements.items():
+            if rates.totals.records_late is not None:
+                self._late[name] = self._late.get(name, 0.0) + rates.totals.records_late
         if self._live is None:
             self._console.print(self._plain_line(snapshot))
         for note in snapshot.notes:
@@ -107,17 +107,17 @@ class LiveRun:
         if self._snapshot is None:
             return table
         for name in self._snapshot.dataflow.scalable:
-            rates = self._snapshot.rates.get(name)
+            rates = self._snapshot.measurements.get(name)
             advice = self._proposal.advice.get(name) if self._proposal else None
             nodes = self._snapshot.placement.get(name, ())
             table.add_row(
                 f"{name} on {', '.join(nodes)}" if nodes else name,
                 str(self._snapshot.plan[name]),
                 "—" if advice is None or advice.need is None else f"{advice.need:.2f}",
-                "—" if rates is None else f"{number_text(rates.observed_processing_per_s)}/s",
+                "—" if rates is None else f"{number_text(rates.observed_per_s)}/s",
                 "—" if advice is None or advice.target_per_s is None else f"{number_text(advice.target_per_s)}/s",
                 "—" if rates is None else f"{rates.utilization:.0%}",
-                "—" if rates is None or rates.backlog is None else number_text(rates.backlog),
+                "—" if rates is None or rates.totals.backlog is None else number_text(rates.totals.backlog),
                 *([_late_text(self._late.get(name))] if late else []),
             )
         return table
@@ -125,10 +125,12 @@ class LiveRun:
     def _plain_line(self, snapshot: Snapshot) -> str:
         parts = [f"{name} at {number_text(rate)}/s" for name, rate in snapshot.source_rates.items()]
         for name in snapshot.dataflow.scalable:
-            rates = snapshot.rates.get(name)
-            doing = "no readings" if rates is None else f"{number_text(rates.observed_processing_per_s)}/s"
+            rates = snapshot.measurements.get(name)
+            doing = "no readings" if rates is None else f"{number_text(rates.observed_per_s)}/s"
             nodes = f" on {', '.join(snapshot.placement[name])}" if name in snapshot.placement else ""
-            late = f", {number_text(rates.records_late)} late" if rates and rates.records_late else ""
+            late = (
+                f", {number_text(rates.totals.records_late)} late" if rates and rates.totals.records_late else ""
+            )
             parts.append(f"{name} ×{snapshot.plan[name]}{nodes} {doing}{late}")
         share = achieved_share(snapshot)
         kept = "" if share is None else f", {share:.0%} of the rate achieved"

@@ -39,12 +39,13 @@ class LiveMaster(LiveRun):
         table.add_column("operator")
         if self._snapshot is None:
             return table
-        found = {name: _means(self._snapshot, name) for name in self._snapshot.dataflow.scalable}
-        metrics = sorted({metric for means in found.values() for metric in means})
+        told = {name: _means(self._snapshot, name) for name in self._snapshot.dataflow.scalable}
+        metrics = sorted({metric for means in told.values() for metric in means})
         for column in ("instances", "read", *metrics):
             table.add_column(column, justify="right")
-        for name, means in found.items():
-            read = len(self._snapshot.by_operator.get(name, ()))
+        for name, means in told.items():
+            found = self._snapshot.measurements.get(name)
+            read = 0 if found is None else found.instances
             cells = (means.get(metric, "—") for metric in metrics)
             table.add_row(name, str(self._snapshot.plan[name]), str(read), *cells)
         return table
@@ -59,11 +60,6 @@ class LiveMaster(LiveRun):
 
 def _means(snapshot: Snapshot, operator: str) -> Mapping[str, str]:
     """Of each metric the mean of the operator's instances, with its unit."""
-    values: dict[str, list[float]] = {}
-    for reading in snapshot.by_operator.get(operator, ()):
-        for name, value in sorted((reading.metrics or {}).items()):
-            values.setdefault(name, []).append(value)
-    return {
-        name: f"{number_text(sum(found) / len(found))} {METRICS[name].unit}".rstrip()
-        for name, found in values.items()
-    }
+    found = snapshot.measurements.get(operator)
+    means = {} if found is None else found.totals.metrics or {}
+    return {name: f"{number_text(mean)} {METRICS[name].unit}".rstrip() for name, mean in means.items()}

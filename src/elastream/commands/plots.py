@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from elastream.engines.simulated.simulation import Simulation
 from elastream.showing.colours import COLOURS
-from elastream.showing.points import Point
+from elastream.showing.views import HistoryView
 
 _MOST_POINTS = 2000
 
@@ -45,23 +46,25 @@ def plot_simulations(runs: Mapping[str, Simulation], path: Path, *, title: str) 
     save(figure, path)
 
 
-def plot_run(points: Sequence[Point], names: Sequence[str], path: Path, *, title: str) -> None:
-    """A run with these operators: what came in, what was processed, with how many instances, what waited."""
+def plot_run(history: HistoryView, path: Path, *, title: str) -> None:
+    """What came in, what was processed, with how many instances, what waited."""
     figure, (rates, instances, backlog) = new_figure(3, title=title)
-    began_s = points[0].at_s - points[0].span_s
-    minutes = [(point.at_s - began_s) / 60 for point in points]
-    arriving = [sum(source.offered_per_s or 0.0 for source in point.sources.values()) for point in points]
+    began_s = history.at_s[0] - history.span_s[0]
+    minutes = [(at_s - began_s) / 60 for at_s in history.at_s]
+    offered = [source.offered_per_s for source in history.sources.values()]
+    arriving = [sum(rate or 0.0 for rate in at_once) for at_once in zip(*offered, strict=True)]
     rates.plot(minutes, arriving, color="0.4", linestyle="--", linewidth=1.2, label="arriving")
-    for index, (name, colour) in enumerate(zip(names, _cycle(len(names)), strict=True)):
-        found = [(m, p.operators[name]) for m, p in zip(minutes, points, strict=True)]
-        read = [(minute, operator) for minute, operator in found if operator.observed_per_s is not None]
-        times = [minute for minute, _ in read]
-        rates.plot(times, [o.observed_per_s for _, o in read], color=colour, linewidth=1.2, label=name)
-        backlog.plot(times, [o.backlog or 0.0 for _, o in read], color=colour, linewidth=1.2, label=name)
-        counts = [operator.parallelism for _, operator in found]
+    count = len(history.operators)
+    for index, (colour, (name, operator)) in enumerate(zip(_cycle(count), history.operators.items(), strict=True)):
+        measured = [i for i, rate in enumerate(operator.observed_per_s) if rate is not None]
+        times = [minutes[i] for i in measured]
+        processed, waiting = operator.observed_per_s, operator.backlog
+        rates.plot(times, [processed[i] for i in measured], color=colour, linewidth=1.2, label=name)
+        backlog.plot(times, [waiting[i] or 0.0 for i in measured], color=colour, linewidth=1.2, label=name)
         # the first ones thicker: operators that go hand in hand are then all seen
-        width = 1.6 + 1.6 * (len(names) - 1 - index)
-        instances.step(minutes, counts, where="post", color=colour, linewidth=min(width, 6.4), label=name)
+        width = min(1.6 + 1.6 * (count - 1 - index), 6.4)
+        counts = [math.nan if n is None else n for n in operator.parallelism]
+        instances.step(minutes, counts, where="post", color=colour, linewidth=width, label=name)
     _label(rates, instances, backlog)
     save(figure, path)
 

@@ -172,7 +172,7 @@ def _summarize(name: str, run: RunSummary, folder: Path, nodes: WorkerNodes | No
 
     plot = folder / "run.png"
     if run.last is not None:
-        plots.plot_run(run.points, run.last.dataflow.scalable, plot, title=f"{name} on Spark")
+        plots.plot_run(run.history, plot, title=f"{name} on Spark")
     if as_json:
         files = {"recording": str(folder / "recording.jsonl"), "plot": str(plot)}
         print_json({"pipeline": name, **_told(run, None if nodes is None else delays_text(nodes)), **files})

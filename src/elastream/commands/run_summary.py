@@ -12,7 +12,8 @@ from elastream.manager.events import TELLING, Accounted, Event
 from elastream.measurement import Snapshot
 from elastream.measurement.accounts import Accounts
 from elastream.showing.as_views import window_view
-from elastream.showing.points import Point, extended, point_of, thinned
+from elastream.showing.points import Point, columns, extended, point_of, thinned
+from elastream.showing.views import HistoryView
 
 _MOST_POINTS = 1000
 _MOST_EVENTS = 1000
@@ -24,8 +25,7 @@ class RunSummary:
     def __init__(self) -> None:
         self.first: Snapshot | None = None
         self.last: Snapshot | None = None
-        self.points: Sequence[Point] = ()
-        """All of the run, in less detail the longer it is ago."""
+        self._points: Sequence[Point] = ()
         self.accounts: Accounts | None = None
         """Where every record went, which is told at the end."""
         self.events: deque[Event] = deque(maxlen=_MOST_EVENTS)
@@ -36,7 +36,13 @@ class RunSummary:
     def snapshot(self, snapshot: Snapshot) -> None:
         self.first = self.first or snapshot
         self.last = snapshot
-        self.points = thinned(extended(self.points, point_of(window_view(snapshot))), _MOST_POINTS)
+        self._points = thinned(extended(self._points, point_of(window_view(snapshot))), _MOST_POINTS)
+
+    @property
+    def history(self) -> HistoryView:
+        """All of the run, in less detail the longer it is ago."""
+        flow = None if self.last is None else self.last.dataflow
+        return columns(self._points, flow.sources if flow else (), flow.scalable if flow else ())
 
     def event(self, event: Event) -> None:
         if isinstance(event, Accounted):

@@ -79,7 +79,7 @@ def _suspects(decision: Decision, snapshot: Snapshot) -> str:
         ReasonKind.BOTTLENECK,
     )
     said = [(advice.operator, reason) for advice in decision.advice for reason in advice.reasons]
-    seen = [(name, reason) for name, readings in snapshot.by_operator.items() for reason in imbalance(readings)]
+    seen = [(name, reason) for name, found in snapshot.measurements.items() for reason in imbalance(found)]
     named = {(name, r.kind): f"{name}: {r}" for name, r in (*said, *seen) if r.kind in telling}
     overall = [str(reason) for reason in decision.reasons if reason.kind in telling]
     return "; ".join([*named.values(), *overall]) or "look for skew, stragglers, or cores that are all in use"

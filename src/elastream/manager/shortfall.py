@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from elastream.measurement import Snapshot
-from elastream.measurement.flow import required_flow
+from elastream.measurement.flow import flow
 from elastream.measurement.thresholds import HELD_BACK
 
 _FOUND = 0.5  # of what was missing must be found waiting
@@ -20,10 +20,10 @@ def waiting(snapshot: Snapshot) -> Mapping[str, float] | None:
     """Records that wait, by operator; None where they may wait where nobody counts them."""
     found = {}
     for name in snapshot.dataflow.scalable:
-        rates = snapshot.rates.get(name)
-        if rates is None or rates.backlog is None or (rates.wait_out_share or 0.0) > HELD_BACK:
+        rates = snapshot.measurements.get(name)
+        if rates is None or rates.totals.backlog is None or (rates.wait_out_share or 0.0) > HELD_BACK:
             return None
-        found[name] = rates.backlog
+        found[name] = rates.totals.backlog
     return found
 
 
@@ -34,7 +34,7 @@ def is_still_missing(
     now = waiting(snapshot)
     if now is None or before is None:
         return True
-    required = required_flow(snapshot).required_per_s
+    required = flow(snapshot).required_per_s
     return any(
         now[name] - before.get(name, 0.0) >= _FOUND * _undone(snapshot, name, required[name], share) * windows
         for name in now
@@ -43,4 +43,4 @@ def is_still_missing(
 
 
 def _undone(snapshot: Snapshot, name: str, required_per_s: float, share: float) -> float:
-    return (1.0 - share) * required_per_s * snapshot.by_operator[name][0].window_s
+    return (1.0 - share) * required_per_s * snapshot.measurements[name].totals.window_s

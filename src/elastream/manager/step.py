@@ -93,7 +93,7 @@ def _watched(now: ManagerStep, given: Measured) -> ManagerStep:
     """Time passes in windows that are left out, too."""
     snapshot, passed_s = given.snapshot, given.passed_s
     if passed_s is None:
-        passed_s = max((reading.window_s for reading in snapshot.readings), default=0.0)
+        passed_s = snapshot.window_s
     return now.update(knowledge=now.state.knowledge.watched(passed_s, snapshot.plan))
 
 

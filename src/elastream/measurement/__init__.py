@@ -1,7 +1,7 @@
-"""What is measured: readings, windows, true and observed rates, recordings."""
+"""What is measured: readings, the measurement of an operator, snapshots, recordings."""
 
-from elastream.measurement.rates import OperatorRates
+from elastream.measurement.measurement import Measurement
 from elastream.measurement.reading import Reading
 from elastream.measurement.snapshot import Snapshot
 
-__all__ = ["OperatorRates", "Reading", "Snapshot"]
+__all__ = ["Measurement", "Reading", "Snapshot"]

@@ -43,7 +43,7 @@ def is_overloaded(snapshot: Snapshot, name: str, *, high: float) -> bool | None:
 
 
 def _backlog_grew(snapshot: Snapshot, consumer: str) -> bool | None:
-    rates = snapshot.rates.get(consumer)
+    rates = snapshot.measurements.get(consumer)
     if rates is None:
         return None
     arriving = 0.0
@@ -52,19 +52,19 @@ def _backlog_grew(snapshot: Snapshot, consumer: str) -> bool | None:
         if reached is None:
             return None
         arriving += reached
-    waiting, window_s = _backlog(snapshot, consumer), snapshot.by_operator[consumer][0].window_s
-    if waiting is not None and waiting < STANDING * window_s * rates.observed_processing_per_s:
+    waiting, window_s = _backlog(snapshot, consumer), rates.totals.window_s
+    if waiting is not None and waiting < STANDING * window_s * rates.observed_per_s:
         return False
-    return arriving > rates.observed_processing_per_s * (1 + _GROWS)
+    return arriving > rates.observed_per_s * (1 + _GROWS)
 
 
 def _backlog(snapshot: Snapshot, name: str) -> float | None:
-    rates = snapshot.rates.get(name)
-    return None if rates is None else rates.backlog
+    rates = snapshot.measurements.get(name)
+    return None if rates is None else rates.totals.backlog
 
 
 def _waited(snapshot: Snapshot, name: str) -> float | None:
-    rates = snapshot.rates.get(name)
+    rates = snapshot.measurements.get(name)
     return None if rates is None else rates.wait_out_share
 
 
@@ -73,5 +73,5 @@ def _reaching(snapshot: Snapshot, producer: str, consumer: str) -> float | None:
     if snapshot.dataflow[producer].source and _waited(snapshot, producer) is None:
         ratio = channel_selectivity(snapshot, producer, consumer)
         return None if ratio is None else snapshot.source_rates[producer] * ratio
-    rates = snapshot.rates.get(producer)
+    rates = snapshot.measurements.get(producer)
     return None if rates is None else rates.observed_output_per_s[consumer]

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elastream.errors import InvalidInput
-from elastream.measurement.reading import check_amount
+from elastream.measurement.amounts import check_amount
 
 _LEAST = 1e-12  # what is less than that is rounding, and must not be divided by
 

@@ -6,11 +6,11 @@ It is shown and recorded; no policy looks at it. What an engine cannot measure i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from elastream.errors import InvalidInput
-from elastream.measurement.reading import check_amount
-
-_AMOUNTS = ("active_tasks", "busy_cores", "memory_used_bytes", "memory_bytes", "peak_heap_bytes")
+from elastream.measurement.amounts import check_amount
+from elastream.measurement.quantity import Quantity, declared_in
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,25 +20,34 @@ class ExecutorReading:
     """As the executor itself tells it."""
     node: str | None = None
     """The name of its node, where nodes have names."""
-    cores: int
-    """So many tasks it runs at once."""
-    active_tasks: int
-    """At the moment of the look, when a batch may just have ended."""
-    busy_cores: float | None = None
-    """On the mean of the window, by the time of the tasks that ended."""
-    memory_used_bytes: float | None = None
-    """Of what is set aside for blocks: cached ones, broadcasts, shuffles on their way."""
-    memory_bytes: float | None = None
-    peak_heap_bytes: float | None = None
-    """The most that its heap has held since it began."""
-    leaving: bool = False
-    """It is being decommissioned: finishes its tasks and takes no more."""
+    cores: Annotated[int, Quantity("tasks that it runs at once", gauge="cores")]
+    active_tasks: Annotated[
+        int, Quantity("tasks that it ran when the window ended, maybe between two batches", gauge="active_tasks")
+    ]
+    busy_cores: Annotated[
+        float | None,
+        Quantity("cores that were busy, on the mean of the window, by the tasks that ended", gauge="busy_cores"),
+    ] = None
+    memory_used_bytes: Annotated[
+        float | None, Quantity("used of what is set aside for blocks", gauge="memory_used_bytes")
+    ] = None
+    """Cached ones, broadcasts, shuffles on their way."""
+    memory_bytes: Annotated[float | None, Quantity("set aside for blocks", gauge="memory_bytes")] = None
+    peak_heap_bytes: Annotated[
+        float | None, Quantity("the most that its heap has held since it began", gauge="peak_heap_bytes")
+    ] = None
+    leaving: Annotated[
+        bool, Quantity("it is being decommissioned: finishes its tasks and takes no more", gauge="leaving")
+    ] = False
 
     def __post_init__(self) -> None:
         if not self.id:
             raise InvalidInput("an executor needs an id, found an empty one")
         if self.cores < 1:
             raise InvalidInput(f"executor {self.id!r}: cores must be at least 1, found {self.cores}")
-        for field in _AMOUNTS:
+        for field in EXECUTOR_QUANTITIES:
             if (value := getattr(self, field)) is not None:
                 check_amount(f"executor {self.id!r}: {field}", value)
+
+
+EXECUTOR_QUANTITIES = declared_in(ExecutorReading)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import fsum, inf
 
-from elastream.measurement.snapshot import Snapshot
+from elastream.measurement.snapshot import Snapshot, once
 from elastream.measurement.thresholds import BUSY, HELD_BACK
 
 _LEAST_RECORDS = 30.0
@@ -27,14 +27,20 @@ class Flow:
     """Channels whose flow was taken from the neighbours' counts, as their producer was not measured."""
 
 
-def required_flow(
+@once
+def flow(snapshot: Snapshot) -> Flow:
+    """At the rates that the sources have."""
+    return flow_at(snapshot)
+
+
+def flow_at(
     snapshot: Snapshot,
     *,
     source_rates: Mapping[str, float] | None = None,
     extra_per_s: Mapping[str, float] | None = None,
     limit_per_s: Mapping[str, float] | None = None,
 ) -> Flow:
-    """What each operator must process.
+    """What each operator must process at other rates of the sources, or with more or less to do.
 
     `extra_per_s` is asked of an operator on top of what reaches it (a backlog to be worked off);
     `limit_per_s` is the most that an operator can process, so nothing beyond it is asked of it, nor reaches
@@ -55,21 +61,28 @@ def required_flow(
                 inferred.add((producer, name))
             arriving.append(known)
         if None not in arriving:
-            total = fsum(flow for flow in arriving if flow is not None)
+            total = fsum(known for known in arriving if known is not None)
             required[name] = min(total, limit.get(name, inf))
     return Flow(required_per_s=required, inferred=frozenset(inferred))
 
 
+def catch_up_per_s(snapshot: Snapshot, within_s: float) -> Mapping[str, float]:
+    """What each operator has to process on top of what reaches it, so that its backlog is gone within a time."""
+    waiting = {name: found.totals.backlog for name, found in snapshot.measurements.items()}
+    return {name: backlog / within_s for name, backlog in waiting.items() if backlog}
+
+
 def channel_selectivity(snapshot: Snapshot, producer: str, consumer: str) -> float | None:
     """Records on the channel for each record that its producer processes; a source passes on what it has."""
-    rates = snapshot.rates.get(producer)
+    rates = snapshot.measurements.get(producer)
     if not snapshot.dataflow[producer].source:
         return None if rates is None else rates.selectivity(consumer)
-    if rates is None or not rates.observed_processing_per_s:
+    if rates is None or not rates.observed_per_s:
         return 1.0
-    return rates.observed_output_per_s[consumer] / rates.observed_processing_per_s
+    return rates.observed_output_per_s[consumer] / rates.observed_per_s
 
 
+@once
 def throughput(snapshot: Snapshot) -> Mapping[str, float]:
     """Records per second of each source that went through all of the pipeline, by the slowest operator behind it.
 
@@ -78,11 +91,11 @@ def throughput(snapshot: Snapshot) -> Mapping[str, float]:
     arriving = snapshot.source_rates
     if not any(arriving.values()):  # then only what waited is worked on, and all sources count alike
         arriving = dict.fromkeys(arriving, 1.0)
-    required = required_flow(snapshot, source_rates=arriving).required_per_s
+    required = flow_at(snapshot, source_rates=arriving).required_per_s
     shares = {
-        name: rates.observed_processing_per_s / required[name]
-        for name, rates in snapshot.rates.items()
-        if required.get(name) and _is_enough(snapshot, name, max(required[name], rates.observed_processing_per_s))
+        name: rates.observed_per_s / required[name]
+        for name, rates in snapshot.measurements.items()
+        if required.get(name) and _is_enough(snapshot, name, max(required[name], rates.observed_per_s))
     }
     slowest = {
         source: min((shares[name] for name in _behind(snapshot, source) if name in shares), default=None)
@@ -100,27 +113,28 @@ def _behind(snapshot: Snapshot, source: str) -> set[str]:
     return reached
 
 
+@once
 def achieved_share(snapshot: Snapshot) -> float | None:
     """The share of the required rate that the slowest operator really processed, at most 1.
 
     Operators from which the window could expect only a handful of records say nothing about throughput and
     are passed over; None where nothing can be said at all.
     """
-    required = required_flow(snapshot).required_per_s
+    required = flow(snapshot).required_per_s
     shares = []
-    for name, rates in snapshot.rates.items():
+    for name, rates in snapshot.measurements.items():
         expected = required.get(name, 0.0)
         if _is_enough(snapshot, name, expected):
             # an engine may count what a source brings in, what it puts out, or both
             from_source = rates.observed_output_per_s.values() if snapshot.dataflow[name].source else ()
-            observed = max(rates.observed_processing_per_s, *from_source, 0.0)
+            observed = max(rates.observed_per_s, *from_source, 0.0)
             shares.append(min(1.0, observed / expected))
     return min(shares, default=None)
 
 
 def _is_enough(snapshot: Snapshot, name: str, records_per_s: float) -> bool:
     """Whether a window with so many records says something about throughput: a handful does not."""
-    return records_per_s * snapshot.by_operator[name][0].window_s >= _LEAST_RECORDS
+    return records_per_s * snapshot.measurements[name].totals.window_s >= _LEAST_RECORDS
 
 
 def _on_channel(snapshot: Snapshot, producer: str, consumer: str, processed: float | None) -> float | None:
@@ -136,17 +150,17 @@ def _counted_on_channel(snapshot: Snapshot, producer: str, consumer: str, proces
 
     Of a producer that was measured, but had nothing to do, nobody knows what it will put out.
     """
-    rates = snapshot.rates.get(consumer)
-    if rates is None or producer in snapshot.rates:
+    rates = snapshot.measurements.get(consumer)
+    if rates is None or producer in snapshot.measurements:
         return None
     counts = [_observed_output(snapshot, other, consumer) for other in snapshot.dataflow.upstream(consumer)]
-    unexplained = rates.observed_processing_per_s - fsum(count for count in counts if count is not None)
+    unexplained = rates.observed_per_s - fsum(count for count in counts if count is not None)
     silent = sum(count is None for count in counts)
     return max(0.0, unexplained) / max(1, silent) * _growth(snapshot, producer, processed)
 
 
 def _observed_output(snapshot: Snapshot, producer: str, consumer: str) -> float | None:
-    rates = snapshot.rates.get(producer)
+    rates = snapshot.measurements.get(producer)
     if rates is not None:
         return rates.observed_output_per_s[consumer]
     return snapshot.source_rates[producer] if snapshot.dataflow[producer].source else None
@@ -157,7 +171,7 @@ def _growth(snapshot: Snapshot, producer: str, required_of_producer: float | Non
     if required_of_producer is None:
         return 1.0
     reaching = [_observed_output(snapshot, before, producer) for before in snapshot.dataflow.upstream(producer)]
-    now = fsum(flow for flow in reaching if flow is not None)
+    now = fsum(known for known in reaching if known is not None)
     return required_of_producer / now if now > 0 and None not in reaching else 1.0
 
 
@@ -186,11 +200,11 @@ def is_saturated(snapshot: Snapshot, name: str) -> bool:
 
     What it then processed is its capacity, whatever the instrumentation took for useful time.
     """
-    rates = snapshot.rates[name]
+    rates = snapshot.measurements[name]
     if rates.utilization < BUSY or (rates.wait_out_share or 0.0) > HELD_BACK:
         return False
-    waiting = (rates.backlog or 0.0) >= rates.observed_processing_per_s
-    before = (snapshot.rates.get(other) for other in snapshot.dataflow.upstream(name))
+    waiting = (rates.totals.backlog or 0.0) >= rates.observed_per_s
+    before = (snapshot.measurements.get(other) for other in snapshot.dataflow.upstream(name))
     return waiting or any(other is not None and (other.wait_out_share or 0.0) > HELD_BACK for other in before)
 
 
@@ -203,8 +217,8 @@ def is_at_its_limit(snapshot: Snapshot, name: str) -> bool:
     cost = snapshot.batch_costs.get(name)
     if cost is None:
         return is_saturated(snapshot, name)
-    rates = snapshot.rates[name]
+    rates = snapshot.measurements[name]
     if (rates.wait_out_share or 0.0) > HELD_BACK:
         return False
-    waiting = (rates.backlog or 0.0) >= cost.longest_batch_s * rates.observed_processing_per_s
+    waiting = (rates.totals.backlog or 0.0) >= cost.longest_batch_s * rates.observed_per_s
     return waiting and rates.utilization >= BUSY * cost.most_busy

@@ -25,10 +25,10 @@ from elastream.measurement.snapshot import Snapshot
 from elastream.measurement.snapshot_format import snapshot_from_json, snapshot_to_json
 from elastream.texts import check_shown
 
-VERSION = 3
+VERSION = 4
 """Of the format; higher once a reader of this one could no longer make sense of it. Since version 2 a snapshot may
 have executors, a key that readers of version 1 refuse; since version 3 notes and late records, and a recording the
-accounts of a run."""
+accounts of a run; since version 4 a reading may be of several instances together, with the spread of its tasks."""
 _HEADER = "recording"
 
 

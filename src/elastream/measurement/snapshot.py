@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
+from itertools import pairwise
+from typing import TypeVar
 
 from elastream.dataflow import Dataflow, Plan
 from elastream.errors import InvalidInput, nearest
+from elastream.measurement.amounts import check_amount
 from elastream.measurement.batch_cost import BatchCost
 from elastream.measurement.executor import ExecutorReading
-from elastream.measurement.rates import OperatorRates, operator_rates
-from elastream.measurement.reading import Reading, check_amount
+from elastream.measurement.measurement import Measurement
+from elastream.measurement.reading import Reading
 from elastream.nodes import NodePool
 
 
@@ -50,27 +53,32 @@ class Snapshot:
         self._check_executors()
 
     @cached_property
-    def by_operator(self) -> Mapping[str, tuple[Reading, ...]]:
-        """The readings of each operator that has any."""
+    def measurements(self) -> Mapping[str, Measurement]:
+        """Of each operator that has readings."""
         found: dict[str, list[Reading]] = {}
         for reading in self.readings:
             found.setdefault(reading.operator, []).append(reading)
-        return {name: tuple(readings) for name, readings in found.items()}
-
-    @cached_property
-    def rates(self) -> Mapping[str, OperatorRates]:
-        """The rates of each operator that has readings."""
         return {
-            name: operator_rates(readings, self.dataflow.downstream(name))
-            for name, readings in self.by_operator.items()
+            name: Measurement(
+                operator=name,
+                readings=tuple(readings),
+                consumers=tuple(self.dataflow.downstream(name)),
+                batch_cost=self.batch_costs.get(name),
+            )
+            for name, readings in found.items()
         }
 
     @cached_property
+    def window_s(self) -> float:
+        """The longest of its readings; 0 where there are none."""
+        return max((reading.window_s for reading in self.readings), default=0.0)
+
+    @cached_property
     def missing(self) -> tuple[str, ...]:
-        """What a complete snapshot would have and this one lacks, in words."""
+        """What a complete snapshot would have and this one lacks, as text."""
         lacking = []
         for name in self.dataflow.scalable:
-            found, expected = len(self.by_operator.get(name, ())), self.plan[name]
+            found, expected = self._reported(name), self.plan[name]
             if found < expected:
                 lacking.append(f"{name}: readings of {found} of {expected} instances")
         return (*lacking, *self.gaps)
@@ -78,6 +86,9 @@ class Snapshot:
     @property
     def is_complete(self) -> bool:
         return not self.missing
+
+    def _reported(self, name: str) -> int:
+        return self.measurements[name].instances if name in self.measurements else 0
 
     def at_source_rates(self, source_rates: Mapping[str, float]) -> Snapshot:
         """The same measurements, with other rates asked of the sources."""
@@ -133,24 +144,31 @@ class Snapshot:
             raise InvalidInput(f"source_rates: no rate for the source {lacking[0]!r}")
 
     def _check_readings(self) -> None:
-        seen: set[tuple[str, int]] = set()
         for index, reading in enumerate(self.readings):
             place = f"readings[{index}]"
             if reading.operator not in self.dataflow:
                 hint = nearest(reading.operator, self.dataflow.order)
                 raise InvalidInput(f"{place}: unknown operator {reading.operator!r}{hint}")
-            key = (reading.operator, reading.instance)
-            if key in seen:
-                raise InvalidInput(f"{place}: a second reading of {key[0]!r} instance {key[1]} in one window")
-            seen.add(key)
             if isinstance(reading.records_out, Mapping):
                 self._check_consumers(place, reading.operator, reading.records_out)
+        self._check_instances()
         for name in self.dataflow.scalable:
-            if len(self.by_operator.get(name, ())) > self.plan[name]:
+            if self._reported(name) > self.plan[name]:
                 raise InvalidInput(
                     f"operator {name!r} has parallelism {self.plan[name]}, "
-                    f"but there are readings of {len(self.by_operator[name])} instances"
+                    f"but there are readings of {self._reported(name)} instances"
                 )
+
+    def _check_instances(self) -> None:
+        """No two readings may be of the same instance."""
+        order = sorted(
+            range(len(self.readings)), key=lambda i: (self.readings[i].operator, self.readings[i].instance)
+        )
+        for first, second in pairwise(order):
+            before, after = self.readings[first], self.readings[second]
+            if before.operator == after.operator and before.instance + before.instances > after.instance:
+                again = f"{after.operator!r} instance {after.instance} in one window"
+                raise InvalidInput(f"readings[{max(first, second)}]: a second reading of {again}")
 
     def _check_consumers(self, place: str, operator: str, records_out: Mapping[str, float]) -> None:
         consumers = self.dataflow.downstream(operator)
@@ -159,3 +177,21 @@ class Snapshot:
                 raise InvalidInput(
                     f"{place}.records_out: {operator!r} has no edge to {name!r}{nearest(name, consumers)}"
                 )
+
+
+Result = TypeVar("Result")
+
+
+def once(compute: Callable[[Snapshot], Result]) -> Callable[[Snapshot], Result]:
+    """What follows from a snapshot alone is computed once for each, however many ask."""
+
+    name = f"{compute.__module__}.{compute.__qualname__}"
+
+    @wraps(compute)
+    def remembered(snapshot: Snapshot) -> Result:
+        known = snapshot.__dict__.setdefault("_computed", {})  # as `cached_property` does: not a part of its value
+        if name not in known:
+            known[name] = compute(snapshot)
+        return known[name]  # type: ignore[no-any-return]
+
+    return remembered

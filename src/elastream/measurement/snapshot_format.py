@@ -10,33 +10,20 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.dataflow.render import as_json as dataflow_as_json
 from elastream.errors import InvalidInput
-from elastream.formats import Strict, parse, read_json, read_text, shown
+from elastream.formats import Strict, entry_of, parse, read_json, read_text, shown
 from elastream.measurement.batch_cost import BatchCost
 from elastream.measurement.executor import ExecutorReading
 from elastream.measurement.reading import Reading
 from elastream.measurement.snapshot import Snapshot
+from elastream.measurement.tasks import TaskSpread
 from elastream.nodes import Node, NodePool
-
-
-class SnapshotOperatorEntry(Strict):
-    name: str
-    source: bool = False
-    parallelism: int | None = Field(default=None, description="as many as there are readings, where not given")
-    min_parallelism: int = 1
-    max_parallelism: int | None = None
-    fixed: bool = False
-    state_partitions: int | None = None
-    movable_state: bool = False
-
-    def operator(self) -> Operator:
-        return Operator(**self.model_dump(exclude={"parallelism"}))
 
 
 def _edge(value: Any) -> Any:
@@ -61,44 +48,37 @@ def _records_out(value: Any) -> Any:
         raise ValueError(f"{expected}, found {shown(value)}") from None
 
 
-class ReadingEntry(Strict):
-    operator: str
-    instance: int | None = Field(default=None, description="the next free number, where not given")
-    window_s: float
-    useful_s: float
-    records_in: float
-    records_out: Annotated[Any, BeforeValidator(_records_out)]
-    records_late: float | None = None
-    backlog: float | None = None
-    overdue: float | None = None
-    wait_in_s: float | None = None
-    wait_out_s: float | None = None
-    wait_core_s: float | None = None
-    latency_s: float | None = None
-    cpu_utilization: float | None = None
-    memory_utilization: float | None = None
-    heap_utilization: float | None = None
-    state_size: float | None = None
-    metrics: dict[str, float] | None = None
-
-
-class BatchCostEntry(Strict):
-    """For operators that work in micro-batches; see `batch_cost.py`."""
-
-    per_record_s: float
-    per_task_s: float = 0.0
-    per_state_partition_s: float = 0.0
-    state_partitions: int = 0
-    driver_s: float = 0.0
-    balance: float = 1.0
-    longest_batch_s: float
-
-
-class NodeEntry(Strict):
-    name: str
-    cost: float = 1.0
-    slots: int = 1
-    available: bool = True
+if TYPE_CHECKING:  # made of the dataclasses: a type checker has to believe that they have their fields
+    OperatorEntry = Any
+    ReadingEntry = Any
+    BatchCostEntry = Any
+    NodeEntry = Any
+    ExecutorEntry = Any
+else:
+    OperatorEntry = entry_of(
+        Operator,
+        parallelism=(
+            int | None,
+            Field(default=None, description="as many as there are readings, where not given"),
+        ),
+    )
+    ReadingEntry = entry_of(
+        Reading,
+        instance=(int | None, Field(default=None, description="the next free number, where not given")),
+        records_out=(Annotated[Any, BeforeValidator(_records_out)], ...),
+        tasks=(entry_of(TaskSpread, records=(list[float], ...), busy_s=(list[float], ...)) | None, None),
+        metrics=(dict[str, float] | None, None),
+    )
+    BatchCostEntry = entry_of(  # who writes one by hand need not know of fixed costs
+        BatchCost,
+        per_task_s=(float, 0.0),
+        per_state_partition_s=(float, 0.0),
+        state_partitions=(int, 0),
+        driver_s=(float, 0.0),
+        balance=(float, 1.0),
+    )
+    NodeEntry = entry_of(Node)
+    ExecutorEntry = entry_of(ExecutorReading)
 
 
 class NodePoolEntry(Strict):
@@ -112,21 +92,8 @@ class NodePoolEntry(Strict):
         )
 
 
-class ExecutorEntry(Strict):
-    id: str
-    host: str
-    node: str | None = None
-    cores: int
-    active_tasks: int
-    busy_cores: float | None = None
-    memory_used_bytes: float | None = None
-    memory_bytes: float | None = None
-    peak_heap_bytes: float | None = None
-    leaving: bool = False
-
-
 class SnapshotEntry(Strict):
-    operators: list[SnapshotOperatorEntry]
+    operators: list[OperatorEntry]
     edges: list[Annotated[tuple[str, str], BeforeValidator(_edge)]]
     source_rates: dict[str, float]
     readings: list[ReadingEntry]
@@ -190,11 +157,11 @@ def _nodes_json(pool: NodePool) -> dict[str, Any]:
     }
 
 
-def _operators(entries: list[SnapshotOperatorEntry]) -> list[Operator]:
+def _operators(entries: list[Any]) -> list[Operator]:
     operators = []
     for index, entry in enumerate(entries):
         try:
-            operators.append(entry.operator())
+            operators.append(Operator(**entry.model_dump(exclude={"parallelism"})))
         except InvalidInput as error:
             raise error.at(f"operators[{index}]") from None
     return operators
@@ -202,7 +169,9 @@ def _operators(entries: list[SnapshotOperatorEntry]) -> list[Operator]:
 
 def _plan(entry: SnapshotEntry) -> Plan:
     """Without the sources, which are not scaled, however many instances they are said to have."""
-    reported = Counter(reading.operator for reading in entry.readings)
+    reported: Counter[str] = Counter()
+    for reading in entry.readings:
+        reported[reading.operator] += max(1, reading.instances)
     return Plan(
         {
             operator.name: max(1, reported[operator.name])
@@ -214,32 +183,48 @@ def _plan(entry: SnapshotEntry) -> Plan:
     )
 
 
-def _readings(entries: list[ReadingEntry]) -> tuple[Reading, ...]:
-    taken: dict[str, set[int]] = {}
+def _readings(entries: list[Any]) -> tuple[Reading, ...]:
+    taken: dict[str, list[range]] = {}
     for entry in entries:
         if entry.instance is not None:
-            taken.setdefault(entry.operator, set()).add(entry.instance)
+            taken.setdefault(entry.operator, []).append(range(entry.instance, entry.instance + entry.instances))
     readings = []
     following: Counter[str] = Counter()
     for index, entry in enumerate(entries):
-        fields = {name: getattr(entry, name) for name in ReadingEntry.model_fields}
-        if entry.instance is None:
-            while following[entry.operator] in taken.get(entry.operator, ()):
-                following[entry.operator] += 1
-            fields["instance"] = following[entry.operator]
-            following[entry.operator] += 1
+        instance = entry.instance
+        if instance is None:
+            instance = _next_free(following[entry.operator], taken.get(entry.operator, []))
+            following[entry.operator] = instance + entry.instances
         try:
-            readings.append(Reading(**fields))
+            readings.append(_reading(entry, instance))
         except InvalidInput as error:
             raise error.at(f"readings[{index}]") from None
     return tuple(readings)
 
 
+def _next_free(instance: int, taken: list[range]) -> int:
+    for numbers in sorted(taken, key=lambda numbers: numbers.start):
+        if instance in numbers:
+            instance = numbers.stop
+    return instance
+
+
+def _reading(entry: Any, instance: int) -> Reading:
+    found = {name: getattr(entry, name) for name in ReadingEntry.model_fields}
+    if (tasks := found["tasks"]) is not None:
+        lists = {"records": tuple(tasks.records), "busy_s": tuple(tasks.busy_s)}
+        found["tasks"] = TaskSpread(**(tasks.model_dump() | lists))
+    return Reading(**(found | {"instance": instance}))
+
+
 def _reading_json(reading: Reading) -> dict[str, Any]:
-    fields = {name: getattr(reading, name) for name in ReadingEntry.model_fields}
-    return _measured(
-        {name: dict(value) if isinstance(value, Mapping) else value for name, value in fields.items()}
-    )
+    """`instances` only where it is of several, as most are not."""
+    found = _measured({name: getattr(reading, name) for name in ReadingEntry.model_fields})
+    if reading.instances == 1:
+        del found["instances"]
+    if reading.tasks is not None:
+        found["tasks"] = asdict(reading.tasks)
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in found.items()}
 
 
 def _measured(fields: Mapping[str, Any]) -> dict[str, Any]:

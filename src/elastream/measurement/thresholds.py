@@ -10,5 +10,3 @@ NO_CORE = 0.15
 """Of the time that an operator wants a core: when it has none for longer, the cores are all in use."""
 STANDING = 0.5
 """Of what is processed in a window: a smaller backlog comes and goes."""
-MOST_AMOUNT = 1e18
-"""Of anything that is counted or measured; beyond it a number is a mistake."""

@@ -19,34 +19,31 @@ _ROUNDING = 1e-9  # relative: what floating point may add to a need that is a wh
 
 def measured(snapshot: Snapshot, name: str) -> Advice:
     """The present parallelism with what is known of the operator; no opinion where it has no readings."""
-    rates, current = snapshot.rates.get(name), snapshot.plan[name]
+    rates, current = snapshot.measurements.get(name), snapshot.plan[name]
     if rates is None:
         return no_data(Advice(operator=name, current=current, parallelism=None), "no readings in this window")
-    if any(reading.metrics is not None for reading in snapshot.by_operator[name]):
+    if rates.totals.metrics is not None:
         return _read_by_agents(snapshot, name)
     advice = Advice(
         operator=name,
         current=current,
         parallelism=current,
-        true_per_s=rates.true_processing_per_s,
+        true_per_s=rates.true_per_s,
         true_per_instance_per_s=rates.true_per_instance,
-        observed_per_s=rates.observed_processing_per_s,
+        observed_per_s=rates.observed_per_s,
         utilization=rates.utilization,
-        backlog=rates.backlog,
+        backlog=rates.totals.backlog,
     )
-    text = _measured_text(advice, window_s=snapshot.by_operator[name][0].window_s, reported=rates.instances)
+    text = _measured_text(advice, window_s=rates.totals.window_s, reported=rates.instances)
     return because(advice, ReasonKind.MEASURED, text)
 
 
 def _read_by_agents(snapshot: Snapshot, name: str) -> Advice:
     """Agents read what they are asked for, and of the rest nothing is known."""
     advice = Advice(operator=name, current=snapshot.plan[name], parallelism=snapshot.plan[name])
-    found: dict[str, list[float]] = {}
-    for reading in snapshot.by_operator[name]:
-        for metric, value in (reading.metrics or {}).items():
-            found.setdefault(metric, []).append(value)
-    means = [f"{metric} {number_text(sum(values) / len(values))}" for metric, values in sorted(found.items())]
-    of = f"agents of {len(snapshot.by_operator[name])} of {advice.current} instances read"
+    totals = snapshot.measurements[name].totals
+    means = [f"{metric} {number_text(mean)}" for metric, mean in sorted((totals.metrics or {}).items())]
+    of = f"agents of {totals.instances} of {advice.current} instances read"
     return because(advice, ReasonKind.MEASURED, f"{of} {', '.join(means) or 'nothing'}")
 
 

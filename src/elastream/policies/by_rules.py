@@ -7,14 +7,14 @@ looks at the file, and only the loop calls it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elastream.dataflow import Dataflow
 from elastream.durations import text as duration_text
 from elastream.errors import InvalidInput
-from elastream.measurement import Snapshot
+from elastream.measurement import Reading, Snapshot
 from elastream.options import option
 from elastream.policies.advice import because, bounded, measured
 from elastream.policies.catalog import Renewal, policy
@@ -23,7 +23,7 @@ from elastream.policies.proposal import Advice, Proposal, Reason, ReasonKind
 from elastream.policies.rules.check import check_usable, unknown_operator
 from elastream.policies.rules.evaluation import OperatorReading, TriggerHistory
 from elastream.policies.rules.files import read_rules, version_of
-from elastream.policies.rules.metrics import METRICS
+from elastream.policies.rules.metrics import METRICS, Metric
 from elastream.policies.rules.rule import NO_RULES, RuleSet
 from elastream.policies.rules.sentences import bound_text, metric_text
 from elastream.policies.rules.verdicts import RuleVerdict, Standing, verdicts, winner
@@ -113,13 +113,18 @@ def operator_readings(snapshot: Snapshot, rules: RuleSet, at_s: float) -> Iterat
     """What the rules look at, of every operator that may be scaled."""
     metrics = [METRICS[name] for name in sorted(rules.metrics) if name in METRICS]
     for operator in snapshot.dataflow.scalable:
-        readings = snapshot.by_operator.get(operator, ())
-        values = {
-            metric.name: {r.instance: value for r in readings if (value := metric.read(r)) is not None}
-            for metric in metrics
-        }
-        if readings:
+        if operator in snapshot.measurements:
+            readings = snapshot.measurements[operator].readings
+            values = {metric.name: dict(_by_instance(metric, readings)) for metric in metrics}
             yield OperatorReading(operator=operator, at_s=at_s, values=values)
+
+
+def _by_instance(metric: Metric, readings: Iterable[Reading]) -> Iterator[tuple[int, float]]:
+    """Where several were measured together, each is taken to be like their mean."""
+    for reading in readings:
+        if (value := metric.read(reading.mean)) is not None:
+            for instance in range(reading.instance, reading.instance + reading.instances):
+                yield instance, value
 
 
 def _reason(

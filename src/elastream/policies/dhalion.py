@@ -63,7 +63,7 @@ class Dhalion:
 
     def _causes(self, snapshot: Snapshot, name: str) -> float | None:
         """The share of the window for which this operator held others back; None where that is not known."""
-        if name not in snapshot.rates:
+        if name not in snapshot.measurements:
             return None
         before = [_held_back(snapshot, producer) for producer in snapshot.dataflow.upstream(name)]
         most = max((share for share in before if share is not None), default=0.0)
@@ -77,7 +77,9 @@ class Dhalion:
     def _overall(self, snapshot: Snapshot, bottleneck: str | None) -> tuple[Reason, ...]:
         if bottleneck is not None:
             return (Reason(kind=ReasonKind.BOTTLENECK, text=f"{bottleneck} holds back the operators before it"),)
-        waiting = [name for name in snapshot.rates if (_held_back(snapshot, name) or 0.0) > self.noise_floor]
+        waiting = [
+            name for name in snapshot.measurements if (_held_back(snapshot, name) or 0.0) > self.noise_floor
+        ]
         if not waiting:
             text = f"no operator is known to be held back for more than {100 * self.noise_floor:g} % of the window"
         else:
@@ -87,7 +89,7 @@ class Dhalion:
 
 def _held_back(snapshot: Snapshot, name: str) -> float | None:
     """The share of the window that it waited for those after it; a sink that says nothing of it did not."""
-    rates = snapshot.rates.get(name)
+    rates = snapshot.measurements.get(name)
     if rates is None:
         return None
     is_sink = not snapshot.dataflow.downstream(name)
@@ -96,7 +98,7 @@ def _held_back(snapshot: Snapshot, name: str) -> float | None:
 
 def _worst(snapshot: Snapshot, causes: Mapping[str, float | None]) -> str | None:
     """Who causes the most; of those that cause the same the busiest, then the first in topological order."""
-    found = [(share, snapshot.rates[name].utilization, name) for name, share in causes.items() if share]
+    found = [(share, snapshot.measurements[name].utilization, name) for name, share in causes.items() if share]
     return max(found, key=lambda cause: cause[:2])[2] if found else None
 
 

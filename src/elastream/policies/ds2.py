@@ -21,7 +21,7 @@ from elastream.dataflow import Operator
 from elastream.dataflow.graph import MOST_INSTANCES
 from elastream.measurement import Snapshot
 from elastream.measurement.batch_cost import BatchCost
-from elastream.measurement.flow import Flow, channel_selectivity, gain_to, required_flow
+from elastream.measurement.flow import Flow, catch_up_per_s, channel_selectivity, flow, flow_at, gain_to
 from elastream.measurement.thresholds import NO_CORE
 from elastream.options import check_bounds, option
 from elastream.policies.advice import because, bounded, measured, no_data, whole
@@ -82,9 +82,7 @@ class DS2:
         limits = {} if self.shared_workers else _limits(snapshot, curves, stuck)
         asked = self._asked(snapshot, knowledge)
         caps, capping = _caps(snapshot, asked, limits)
-        flow = required_flow(
-            snapshot, source_rates=asked.source_rates, extra_per_s=asked.extra_per_s, limit_per_s=caps
-        )
+        flow = flow_at(snapshot, source_rates=asked.source_rates, extra_per_s=asked.extra_per_s, limit_per_s=caps)
         advice = {
             name: self._advice(snapshot, name, curve, flow, stuck.get(name), capping)
             for name, curve in curves.items()
@@ -104,7 +102,7 @@ class DS2:
         learned = learn(knowledge.of(name)) if self.learned_curve else None
         if learned is not None:
             return learned
-        rates = snapshot.rates.get(name)
+        rates = snapshot.measurements.get(name)
         if rates is None or not rates.true_per_instance:
             return None
         return Linear(rates.true_per_instance)
@@ -115,11 +113,11 @@ class DS2:
         if knowledge.correction != 1.0:
             text = f"asks for {knowledge.correction:.2f} times the rate: the last plan fell short of its model"
             reasons.append(Reason(kind=ReasonKind.CORRECTED, text=text))
-        extra = {}
+        extra: Mapping[str, float] = {}
         if self.catch_up_s is not None:
-            extra = {n: r.backlog / self.catch_up_s for n, r in snapshot.rates.items() if r.backlog}
+            extra = catch_up_per_s(snapshot, self.catch_up_s)
         if extra:
-            backlog = math.fsum(rates.backlog or 0.0 for rates in snapshot.rates.values())
+            backlog = math.fsum(rates.totals.backlog or 0.0 for rates in snapshot.measurements.values())
             text = f"a backlog of {number_text(backlog)} records is to be gone in {self.catch_up_s:g} s"
             reasons.append(Reason(kind=ReasonKind.CATCH_UP, text=text))
         sources = {name: rate * knowledge.correction for name, rate in snapshot.source_rates.items()}
@@ -136,7 +134,7 @@ class DS2:
     ) -> Advice:
         advice = replace(measured(snapshot, name), target_per_s=flow.required_per_s.get(name))
         operator = snapshot.dataflow[name]
-        if name not in snapshot.rates:
+        if name not in snapshot.measurements:
             return advice
         if advice.target_per_s is None:
             return no_data(advice, "what it must process is not known: an operator before it was not seen at work")
@@ -185,7 +183,7 @@ class DS2:
         if name in capping:
             text = f"it can take {capping[name]:.0%} of what its sources bring, so the rest is sized for that"
             reasons.append(Reason(kind=ReasonKind.BOTTLENECK, text=text))
-        reasons.extend(imbalance(snapshot.by_operator[name]))
+        reasons.extend(imbalance(snapshot.measurements[name]))
         return reasons
 
     def _shared(self, snapshot: Snapshot, proposal: Proposal) -> Proposal:
@@ -286,7 +284,7 @@ def _within_cores(snapshot: Snapshot, advice: Advice, wanted: int) -> tuple[Advi
 
     A few more than those cores, so that all are still in use, and seen to be, when the answer is followed.
     """
-    waiting = snapshot.rates[advice.operator].wait_core_share or 0.0
+    waiting = snapshot.measurements[advice.operator].wait_core_share or 0.0
     if waiting < NO_CORE:
         return advice, wanted
     cores = advice.current * (1 - waiting)
@@ -310,7 +308,7 @@ def _caps(
     operator before it is capped at what would fill the bottleneck alone: how several share it is the engine's
     affair, and so more load at one source never asks for less behind another.
     """
-    unlimited = required_flow(snapshot, source_rates=asked.source_rates, extra_per_s=asked.extra_per_s)
+    unlimited = flow_at(snapshot, source_rates=asked.source_rates, extra_per_s=asked.extra_per_s)
     too_slow = {
         name: limits[name] / required
         for name, required in unlimited.required_per_s.items()
@@ -334,6 +332,6 @@ def _bottleneck_reasons(capping: Mapping[str, float]) -> tuple[Reason, ...]:
 
 def _expected_share(snapshot: Snapshot, limits: Mapping[str, float]) -> float:
     """The share of the sources' rates that the pipeline can sustain once everything has what it may have."""
-    required = required_flow(snapshot).required_per_s
+    required = flow(snapshot).required_per_s
     shares = (limits[name] / required[name] for name in limits if required.get(name, 0.0) > 0)
     return min((1.0, *shares))

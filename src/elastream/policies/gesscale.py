@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from elastream.measurement import Snapshot
 from elastream.measurement.back_pressure import back_pressure, is_overloaded
-from elastream.measurement.flow import required_flow
+from elastream.measurement.flow import catch_up_per_s, flow, flow_at
 from elastream.nodes.choice import NEAREST, AtRandom, NodeChoice
 from elastream.nodes.site import Placed, Site
 from elastream.options import check_bounds, option
@@ -100,9 +100,9 @@ class Gesscale:
         return "gesscale" if self.by_input_rate else "gesscale-paper"
 
     def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
-        arriving = required_flow(snapshot).required_per_s
-        waiting = {n: r.backlog / self.catch_up_s for n, r in snapshot.rates.items() if r.backlog}
-        to_catch_up = required_flow(snapshot, extra_per_s=waiting).required_per_s
+        arriving = flow(snapshot).required_per_s
+        waiting = catch_up_per_s(snapshot, self.catch_up_s)
+        to_catch_up = flow_at(snapshot, extra_per_s=waiting).required_per_s
         advice: dict[str, Advice] = {}
         for name in snapshot.dataflow.scalable:
             operator = _Operator(

@@ -1,4 +1,4 @@
-"""Skew and stragglers, found in the readings of an operator's instances.
+"""Skew and stragglers, found in the readings of an operator's instances, or in the spread of its tasks.
 
 Neither can be mended by more instances, and DS2 assumes that there is neither (§3.3). Averaging keeps its answer
 at what would be right without them; naming them tells the user where to look.
@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from elastream.measurement import Reading
-from elastream.measurement.rates import true_processing_rate
+from elastream.measurement import Measurement, Reading
+from elastream.measurement.tasks import TaskSpread
 from elastream.policies.proposal import Reason, ReasonKind
 
 _SKEWED = 1.5  # times the even share
@@ -19,11 +19,31 @@ _BY_CHANCE = 4.0  # standard deviations by which the fullest of evenly fed insta
 _STRAGGLING = 0.7  # of the median true rate
 
 
-def imbalance(readings: Sequence[Reading]) -> tuple[Reason, ...]:
+def imbalance(measured: Measurement) -> tuple[Reason, ...]:
     """The reasons to be given for one operator: at most one for skew and one for stragglers."""
-    if len(readings) < 2:
+    if measured.totals.tasks is not None:
+        found = [_skew_of_tasks(measured.totals.tasks, measured.instances)]
+    elif len(measured.readings) < 2 or any(reading.instances > 1 for reading in measured.readings):
         return ()
-    return tuple(reason for reason in (_skew(readings), _stragglers(readings)) if reason is not None)
+    else:
+        found = [_skew(measured.readings), _stragglers(measured.readings)]
+    return tuple(reason for reason in found if reason is not None)
+
+
+def _skew_of_tasks(spread: TaskSpread, instances: int) -> Reason | None:
+    """More tasks than instances even each other out: what counts is a task above an instance's even share."""
+    even = spread.records_total / instances
+    if not _stands_out(spread.records[-1], even) or instances < 2 or spread.largest_share is None:
+        return None
+    text = (
+        f"skew: one of {spread.tasks} tasks takes {spread.largest_share:.0%} of the records, "
+        f"an even share of {instances} instances is {1 / instances:.0%}; more instances do not relieve it"
+    )
+    return Reason(kind=ReasonKind.SKEW, text=text)
+
+
+def _stands_out(most: float, even: float) -> bool:
+    return most >= _SKEWED * even and most >= even + _BY_CHANCE * math.sqrt(even)
 
 
 def _skew(readings: Sequence[Reading]) -> Reason | None:
@@ -32,7 +52,7 @@ def _skew(readings: Sequence[Reading]) -> Reason | None:
         return None
     even = total / len(readings)
     hottest = max(readings, key=lambda reading: (reading.records_in, -reading.instance))
-    if hottest.records_in < _SKEWED * even or hottest.records_in < even + _BY_CHANCE * math.sqrt(even):
+    if not _stands_out(hottest.records_in, even):
         return None
     text = (
         f"skew: instance {hottest.instance} takes {hottest.records_in / total:.0%} of the records, "
@@ -42,7 +62,7 @@ def _skew(readings: Sequence[Reading]) -> Reason | None:
 
 
 def _stragglers(readings: Sequence[Reading]) -> Reason | None:
-    timed = [(reading, true_processing_rate(reading)) for reading in readings if reading.records_in > 0]
+    timed = [(reading, reading.true_per_s) for reading in readings if reading.records_in > 0]
     known = [(reading, rate) for reading, rate in timed if rate is not None]
     if len(known) < 3:
         return None  # of two instances, it is anyone's guess which one is the odd one

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elastream.dataflow import Plan
-from elastream.measurement import OperatorRates, Snapshot
+from elastream.measurement import Measurement, Snapshot
 from elastream.measurement.flow import is_at_its_limit, is_saturated
 from elastream.measurement.thresholds import BUSY
 from elastream.policies.learning import CHANGED, NEW_WEIGHT
@@ -65,8 +65,8 @@ class Knowledge:
         """Learn from one more window."""
         points, sustained = dict(self.points), dict(self.sustained)
         for name in snapshot.dataflow.scalable:
-            rates = snapshot.rates.get(name)
-            if rates is None or not rates.true_processing_per_s:
+            rates = snapshot.measurements.get(name)
+            if rates is None or not rates.true_per_s:
                 continue
             points[name] = _merged(self.of(name), _point(snapshot, name, rates))
             if is_at_its_limit(snapshot, name):
@@ -90,30 +90,30 @@ class Knowledge:
 NOTHING_KNOWN = Knowledge()
 
 
-def _point(snapshot: Snapshot, name: str, rates: OperatorRates) -> CapacityPoint:
+def _point(snapshot: Snapshot, name: str, rates: Measurement) -> CapacityPoint:
     """Of all instances of the plan: those that did not report, or were idle, are taken to be like the others.
 
     Not so where one was always busy and others idle: those did not help, so they can do nothing here.
     """
     saturated = is_saturated(snapshot, name)
-    one_alone = any(reading.useful_s >= BUSY * reading.window_s for reading in snapshot.by_operator[name])
+    one_alone = any(reading.utilization >= BUSY for reading in rates.readings)
     if saturated:
-        each = rates.observed_processing_per_s / rates.instances
+        each = rates.observed_per_s / rates.instances
     elif one_alone:
-        each = (rates.true_processing_per_s or 0.0) / rates.instances
+        each = (rates.true_per_s or 0.0) / rates.instances
     else:
         each = rates.true_per_instance or 0.0
     parallelism = snapshot.plan[name]
     return CapacityPoint(parallelism=parallelism, true_per_s=each * parallelism, saturated=saturated)
 
 
-def _sustained(snapshot: Snapshot, name: str, rates: OperatorRates) -> Sustained:
+def _sustained(snapshot: Snapshot, name: str, rates: Measurement) -> Sustained:
     """Of all instances of the plan: those that did not report are taken to be like the others."""
     parallelism = snapshot.plan[name]
     return Sustained(
         instances=parallelism,
         delay_s=snapshot.delay_s(name),
-        records_per_s=rates.observed_processing_per_s * parallelism / rates.instances,
+        records_per_s=rates.observed_per_s * parallelism / rates.instances,
     )
 
 

@@ -71,7 +71,11 @@ class Lag:
 def _waiting(snapshot: Snapshot, name: str) -> dict[str, float]:
     """Records that wait for this operator, by where they were counted: at itself, or at a source that it reads."""
     sources = [producer for producer in snapshot.dataflow.upstream(name) if snapshot.dataflow[producer].source]
-    counted = {place: snapshot.rates[place].backlog for place in (name, *sources) if place in snapshot.rates}
+    counted = {
+        place: snapshot.measurements[place].totals.backlog
+        for place in (name, *sources)
+        if place in snapshot.measurements
+    }
     return {place: backlog for place, backlog in counted.items() if backlog is not None}
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import fsum
 
 from elastream.errors import InvalidInput
 from elastream.measurement import Snapshot
@@ -63,10 +62,10 @@ class Threshold:
 
 def _utilization(snapshot: Snapshot, name: str) -> tuple[float, str]:
     """What is compared with the thresholds, and what to call it."""
-    cpu = [r.cpu_utilization for r in snapshot.by_operator[name] if r.cpu_utilization is not None]
-    if cpu:
-        return fsum(cpu) / len(cpu), "CPU utilization"
-    return snapshot.rates[name].utilization, "useful share"
+    measured = snapshot.measurements[name]
+    if measured.totals.cpu_utilization is not None:
+        return measured.totals.cpu_utilization, "CPU utilization"
+    return measured.utilization, "useful share"
 
 
 def _only_first(snapshot: Snapshot, advice: Mapping[str, Advice]) -> Mapping[str, Advice]:

@@ -98,9 +98,9 @@ def _draw_instances(axis: Any, story: Story, unit_s: float) -> None:
 def _draw_waiting(axis: Any, story: Story, unit_s: float) -> None:
     for index, facts in enumerate(story.operators):
         points = [
-            (s.end_s, rates.backlog)
+            (s.end_s, rates.totals.backlog)
             for s in story.timeline.stretches
-            if (rates := s.snapshot.rates.get(facts.name)) is not None and rates.backlog is not None
+            if (rates := s.snapshot.measurements.get(facts.name)) is not None and rates.totals.backlog is not None
         ]
         times_s, values = _thinned([t for t, _ in points], [value for _, value in points])
         axis.plot([t / unit_s for t in times_s], values, **_style(index), linewidth=1.4)

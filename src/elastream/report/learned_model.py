@@ -85,7 +85,7 @@ def learn_model(line: Timeline, events: Sequence[Event]) -> LearnedModel:
     if not last.dataflow.scalable:
         raise CannotSimulateError("there is nothing to scale: all that it has are sources")
     snapshots = [stretch.snapshot for stretch in line.stretches]
-    window_s = median(max((r.window_s for r in s.readings), default=0.0) for s in snapshots)
+    window_s = median(s.window_s for s in snapshots)
     operators = tuple(_operator(snapshots, name) for name in last.dataflow.scalable)
     step_s = max(line.duration_s / _MOST_STEPS, _LEAST_STEP * window_s) or 1.0
     try:
@@ -163,9 +163,9 @@ def _points(snapshots: Sequence[Snapshot], name: str) -> tuple[CapacityPoint, ..
 
 def _selectivity(snapshots: Sequence[Snapshot], producer: str, consumer: str) -> float:
     """Records to a consumer for each record in, over the run; a source that counts one of them passes on all."""
-    readings = [r for snapshot in snapshots for r in snapshot.by_operator.get(producer, ())]
-    taken = math.fsum(r.records_in for r in readings)
-    put = math.fsum(r.records_out_to(consumer) for r in readings)
+    totals = [s.measurements[producer].totals for s in snapshots if producer in s.measurements]
+    taken = math.fsum(total.records_in for total in totals)
+    put = math.fsum(total.records_out_to(consumer) for total in totals)
     if snapshots[-1].dataflow[producer].source and not (taken and put):
         return 1.0
     return put / taken if taken else 0.0
@@ -186,12 +186,12 @@ def _source(stretches: Sequence[Stretch], name: str) -> SourceModel:
 def _queue(snapshots: Sequence[Snapshot], name: str) -> float:
     before = snapshots[-1].dataflow.upstream(name)
     held = [s for s in snapshots if any(_wait_out(s, producer) > HELD_BACK for producer in before)]
-    waited = [s.rates[name].backlog or 0.0 for s in held if name in s.rates]
+    waited = [s.measurements[name].totals.backlog or 0.0 for s in held if name in s.measurements]
     return max(waited) / len(before) if any(waited) else math.inf
 
 
 def _wait_out(snapshot: Snapshot, name: str) -> float:
-    rates = snapshot.rates.get(name)
+    rates = snapshot.measurements.get(name)
     return 0.0 if rates is None else rates.wait_out_share or 0.0
 
 
@@ -219,10 +219,10 @@ def noise(snapshots: Sequence[Snapshot]) -> float:
 def _alike(before: Snapshot, after: Snapshot) -> Iterator[tuple[float, float]]:
     """The true rates of the operators that had as many instances and about as much to do in both windows."""
     for name in after.dataflow.scalable:
-        first, second = before.rates.get(name), after.rates.get(name)
+        first, second = before.measurements.get(name), after.measurements.get(name)
         if first is None or second is None or before.plan.get(name) != after.plan[name]:
             continue
-        done = first.observed_processing_per_s, second.observed_processing_per_s
+        done = first.observed_per_s, second.observed_per_s
         if max(done) * (1 - _ALIKE) <= min(done):
             yield first.true_per_instance or 0.0, second.true_per_instance or 0.0
 

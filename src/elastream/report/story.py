@@ -218,8 +218,8 @@ def _operators(
     exact = {step.operator: step for step in accounts.steps} if accounts and not line.other_graph else {}
     for name in line.stretches[-1].snapshot.dataflow.scalable:
         counts = [stretch.snapshot.plan[name] for stretch in line.stretches]
-        rates = [stretch.snapshot.rates.get(name) for stretch in line.stretches]
-        known = [found for found in rates if found is not None]
+        rates = [stretch.snapshot.measurements.get(name) for stretch in line.stretches]
+        known = [found.totals for found in rates if found is not None]
         waiting = [found.backlog for found in known if found.backlog is not None]
         instance_s = sum(n * s.lasts_s for n, s in zip(counts, line.stretches, strict=True))
         yield OperatorFacts(
@@ -229,7 +229,7 @@ def _operators(
             mean=instance_s / line.duration_s,
             records=_counted(exact.get(name), "records_in", [found.records_in for found in known]) or 0.0,
             late=_counted(exact.get(name), "late", [found.records_late for found in known]),
-            busiest=max((found.utilization for found in known), default=None),
+            busiest=max((found.utilization for found in rates if found is not None), default=None),
             waiting_most=max(waiting, default=None),
             waiting_last=waiting[-1] if waiting else None,
             behind_s=_behind_s(line, windows, name),

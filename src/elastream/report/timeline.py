@@ -37,7 +37,11 @@ class Stretch:
     @property
     def waiting(self) -> float | None:
         """Records that waited anywhere when it ended; None where nothing was measured of that."""
-        known = [rates.backlog for rates in self.snapshot.rates.values() if rates.backlog is not None]
+        known = [
+            rates.totals.backlog
+            for rates in self.snapshot.measurements.values()
+            if rates.totals.backlog is not None
+        ]
         return sum(known) if known else None
 
 
@@ -81,7 +85,7 @@ def timeline(snapshots: Sequence[Snapshot]) -> Timeline:
     stretches: list[Stretch] = []
     unwatched_s = now_s = 0.0
     for index, snapshot in enumerate(same):
-        window_s = max((reading.window_s for reading in snapshot.readings), default=0.0)
+        window_s = snapshot.window_s
         lasts_s = window_s
         if index:
             passed_s = snapshot.at_s - same[index - 1].at_s

@@ -257,8 +257,8 @@ def _excess_s(line: Timeline, engine: EngineModel) -> float:
     """What the slowest operator would still need for the records that waited for it when the recording ended."""
     last = line.stretches[-1].snapshot
     left_s = [
-        (rates.backlog or 0.0) / engine.instances(name, last.plan[name]).sustained_per_s
-        for name, rates in last.rates.items()
+        (rates.totals.backlog or 0.0) / engine.instances(name, last.plan[name]).sustained_per_s
+        for name, rates in last.measurements.items()
         if name in last.plan and engine.instances(name, last.plan[name]).sustained_per_s > 0
     ]
     return max(left_s, default=0.0)
@@ -332,9 +332,9 @@ def _waiting_off_s(
     ideal, off, reached = Ideal(model), dict[str, float](), dict[str, float]()
     for stretch, found in zip(line.stretches, waiting, strict=True):
         required = ideal.required_per_s(stretch.snapshot.source_rates)
-        for name, rates in stretch.snapshot.rates.items():
-            if rates.backlog is not None:
-                off[name] = off.get(name, 0.0) + abs(found.get(name, 0.0) - rates.backlog) * stretch.lasts_s
+        for name, rates in stretch.snapshot.measurements.items():
+            if rates.totals.backlog is not None:
+                off[name] = off.get(name, 0.0) + abs(found.get(name, 0.0) - rates.totals.backlog) * stretch.lasts_s
                 reached[name] = reached.get(name, 0.0) + required[name] * stretch.lasts_s
     return {name: off[name] / reached[name] for name in off if reached[name] > 0}
 

@@ -25,10 +25,12 @@ from elastream.manager.events import (
     Trouble,
 )
 from elastream.manager.knobs import Knobs
-from elastream.measurement import OperatorRates, Reading, Snapshot
+from elastream.measurement import Measurement, Snapshot
 from elastream.measurement.batch_cost import BatchCost
-from elastream.measurement.flow import achieved_share, required_flow, throughput
+from elastream.measurement.flow import achieved_share, throughput
 from elastream.measurement.recording import RunHeader
+from elastream.measurement.shown import values_of
+from elastream.measurement.snapshot import once
 from elastream.options import describe
 from elastream.policies.catalog import catalog
 from elastream.policies.proposal import Reason
@@ -68,12 +70,12 @@ def _operator(dataflow: Dataflow, name: str) -> views.OperatorView:
 # One window
 
 
+@once
 def window_view(snapshot: Snapshot) -> views.WindowView:
-    required = required_flow(snapshot).required_per_s
     processed = throughput(snapshot)
     return views.WindowView(
         at_s=snapshot.at_s,
-        window_s=window_length(snapshot),
+        window_s=snapshot.window_s,
         achieved_share=achieved_share(snapshot),
         sources=tuple(
             views.SourceWindow(
@@ -84,7 +86,7 @@ def window_view(snapshot: Snapshot) -> views.WindowView:
             )
             for name, rate in snapshot.source_rates.items()
         ),
-        operators=tuple(_operator_window(snapshot, name, required) for name in snapshot.dataflow.order),
+        operators=tuple(_operator_window(snapshot, name) for name in snapshot.dataflow.order),
         nodes=tuple(_nodes(snapshot)),
         executors=tuple(views.ExecutorWindow(**asdict(executor)) for executor in snapshot.executors),
         missing=snapshot.missing,
@@ -92,45 +94,24 @@ def window_view(snapshot: Snapshot) -> views.WindowView:
     )
 
 
-def window_length(snapshot: Snapshot) -> float:
-    return max((reading.window_s for reading in snapshot.readings), default=0.0)
-
-
-def _operator_window(snapshot: Snapshot, name: str, required: Mapping[str, float]) -> views.OperatorWindow:
-    rates, cost = snapshot.rates.get(name), snapshot.batch_costs.get(name)
+def _operator_window(snapshot: Snapshot, name: str) -> views.OperatorWindow:
+    measured = snapshot.measurements.get(name)
     parallelism = None if snapshot.dataflow[name].source else snapshot.plan[name]
-    word, why = health(snapshot, name, required)
+    word, why = health(snapshot, name)
     return views.OperatorWindow(
         name=name,
         parallelism=parallelism,
-        observed_per_s=None if rates is None else rates.observed_processing_per_s,
-        true_per_s=None if rates is None else rates.true_processing_per_s,
-        required_per_s=required.get(name),
-        utilization=None if rates is None else rates.utilization,
-        backlog=None if rates is None else rates.backlog,
-        latency_s=None if rates is None else rates.latency_s,
-        balance=_balance(snapshot.by_operator.get(name, ()), cost),
-        wait_core_share=None if rates is None else rates.wait_core_share,
-        records_in=None if rates is None else rates.records_in,
-        records_late=None if rates is None else rates.records_late,
+        **values_of(snapshot, name),
         health=word,
         why=why,
-        batch=None if cost is None else _batch(cost, parallelism, rates),
+        batch=None if measured is None or parallelism is None else _batch(measured, parallelism),
     )
 
 
-def _batch(cost: BatchCost, parallelism: int | None, rates: OperatorRates | None) -> views.BatchView | None:
-    if parallelism is None or rates is None:
+def _batch(measured: Measurement, parallelism: int) -> views.BatchView | None:
+    if measured.batch_cost is None:
         return None
-    return batch_view(cost, parallelism, rates.observed_processing_per_s)
-
-
-def _balance(readings: tuple[Reading, ...], cost: BatchCost | None) -> float | None:
-    """Of tasks, where batches tell: an engine whose tasks are no lasting instances has even readings."""
-    if cost is not None:
-        return cost.balance
-    longest = max((reading.useful_s for reading in readings), default=0.0)
-    return math.fsum(r.useful_s for r in readings) / len(readings) / longest if longest > 0 else None
+    return batch_view(measured.batch_cost, parallelism, measured.observed_per_s)
 
 
 def batch_view(cost: BatchCost, parallelism: int, records_per_s: float) -> views.BatchView:

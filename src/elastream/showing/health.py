@@ -8,10 +8,10 @@ unknown   it was not measured, or only in part
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from elastream.measurement import Snapshot
-from elastream.measurement.flow import is_saturated
+from elastream.measurement.flow import flow, is_saturated
 from elastream.measurement.thresholds import BUSY, HELD_BACK, NO_CORE, STANDING
 from elastream.policies.imbalance import imbalance
 from elastream.showing.views import Health
@@ -20,29 +20,30 @@ from elastream.texts import number_text, rate_text
 _SHORT = 0.95  # a smaller share of what it must process is not the edge of a window
 
 
-def health(snapshot: Snapshot, name: str, required_per_s: Mapping[str, float]) -> tuple[Health, str]:
+def health(snapshot: Snapshot, name: str) -> tuple[Health, str]:
     if snapshot.dataflow[name].source:
         return _of_source(snapshot, name)
-    rates = snapshot.rates.get(name)
+    rates = snapshot.measurements.get(name)
     if rates is None:
         return Health.UNKNOWN, "no readings in this window"
     if rates.instances < snapshot.plan[name]:
         return Health.UNKNOWN, f"readings of {rates.instances} of {snapshot.plan[name]} instances"
-    behind = _behind(snapshot, name, required_per_s.get(name))
+    required = flow(snapshot).required_per_s.get(name)
+    behind = _behind(snapshot, name, required)
     if behind is not None:
         return Health.BEHIND, behind
     strains = list(_strains(snapshot, name))
     if strains:
         return Health.STRAINED, "; ".join(strains)
-    return Health.OK, _content(snapshot, name, required_per_s.get(name))
+    return Health.OK, _content(snapshot, name, required)
 
 
 def achieved_at_source(snapshot: Snapshot, name: str) -> float | None:
     """Records per second that the pipeline took in; an engine may count what comes in, what goes out, or both."""
-    rates = snapshot.rates.get(name)
+    rates = snapshot.measurements.get(name)
     if rates is None:
         return None
-    return max(rates.observed_processing_per_s, *rates.observed_output_per_s.values(), 0.0)
+    return max(rates.observed_per_s, *rates.observed_output_per_s.values(), 0.0)
 
 
 def _of_source(snapshot: Snapshot, name: str) -> tuple[Health, str]:
@@ -55,28 +56,24 @@ def _of_source(snapshot: Snapshot, name: str) -> tuple[Health, str]:
 
 
 def _behind(snapshot: Snapshot, name: str, required: float | None) -> str | None:
-    rates = snapshot.rates[name]
-    waiting = "" if rates.backlog is None else f", {number_text(rates.backlog)} records wait"
+    rates = snapshot.measurements[name]
+    waiting = "" if rates.totals.backlog is None else f", {number_text(rates.totals.backlog)} records wait"
     if is_saturated(snapshot, name):
-        done = rate_text(rates.observed_processing_per_s)
+        done = rate_text(rates.observed_per_s)
         return f"busy {rates.utilization:.0%} of the time, and does {done}{waiting}"
-    if (
-        required is None
-        or rates.observed_processing_per_s >= _SHORT * required
-        or not _backlog_stands(snapshot, name)
-    ):
+    if required is None or rates.observed_per_s >= _SHORT * required or not _backlog_stands(snapshot, name):
         return None
-    return f"does {rate_text(rates.observed_processing_per_s)} of {rate_text(required)}{waiting}"
+    return f"does {rate_text(rates.observed_per_s)} of {rate_text(required)}{waiting}"
 
 
 def _backlog_stands(snapshot: Snapshot, name: str) -> bool:
-    rates = snapshot.rates[name]
-    window_s = snapshot.by_operator[name][0].window_s
-    return bool(rates.backlog) and (rates.backlog or 0.0) >= STANDING * window_s * rates.observed_processing_per_s
+    rates = snapshot.measurements[name]
+    waiting = rates.totals.backlog or 0.0
+    return waiting > 0 and waiting >= STANDING * rates.totals.window_s * rates.observed_per_s
 
 
 def _strains(snapshot: Snapshot, name: str) -> Iterator[str]:
-    rates = snapshot.rates[name]
+    rates = snapshot.measurements[name]
     if rates.utilization >= BUSY:
         yield f"busy {rates.utilization:.0%} of the time"
     if (rates.wait_out_share or 0.0) >= HELD_BACK:
@@ -84,13 +81,13 @@ def _strains(snapshot: Snapshot, name: str) -> Iterator[str]:
     if (rates.wait_core_share or 0.0) >= NO_CORE:
         yield f"without a core {rates.wait_core_share:.0%} of the time that it wanted one"
     if _backlog_stands(snapshot, name):
-        yield f"{number_text(rates.backlog or 0.0)} records wait for it"
-    yield from (reason.text for reason in imbalance(snapshot.by_operator[name]))
+        yield f"{number_text(rates.totals.backlog or 0.0)} records wait for it"
+    yield from (reason.text for reason in imbalance(rates))
 
 
 def _content(snapshot: Snapshot, name: str, required: float | None) -> str:
-    rates = snapshot.rates[name]
-    if required is not None and rates.observed_processing_per_s < _SHORT * required:
-        got = rate_text(rates.observed_processing_per_s)
+    rates = snapshot.measurements[name]
+    if required is not None and rates.observed_per_s < _SHORT * required:
+        got = rate_text(rates.observed_per_s)
         return f"gets {got} of {rate_text(required)}: others fall behind"
     return f"keeps up, busy {rates.utilization:.0%} of the time"

@@ -7,33 +7,25 @@ a point stands for grows with its age.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
+from elastream.measurement.quantity import Combine
 from elastream.showing import views
 from elastream.showing.views import Health
 
+_SOURCE_RATES = tuple(views.SourceColumns.model_fields)
 _WORST = (Health.BEHIND, Health.STRAINED, Health.UNKNOWN, Health.OK)
+
+
+Values = tuple[float | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorPoint:
     parallelism: int
-    observed_per_s: float | None
-    true_per_s: float | None
-    required_per_s: float | None
-    utilization: float | None
-    backlog: float | None
-    latency_s: float | None
-    records_late: float | None
     health: Health
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourcePoint:
-    offered_per_s: float | None
-    achieved_per_s: float | None
-    processed_per_s: float | None
+    values: Values
+    """Of each charted quantity, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +35,8 @@ class Point:
     at_s: float
     span_s: float
     achieved_share: float | None
-    sources: Mapping[str, SourcePoint]
+    sources: Mapping[str, Values]
+    """Of each rate of a source, in the order of its columns."""
     operators: Mapping[str, OperatorPoint]
 
 
@@ -53,24 +46,17 @@ def point_of(window: views.WindowView) -> Point:
         span_s=window.window_s,
         achieved_share=_short(window.achieved_share),
         sources={
-            source.name: SourcePoint(
-                offered_per_s=_short(source.offered_per_s),
-                achieved_per_s=_short(source.achieved_per_s),
-                processed_per_s=_short(source.processed_per_s),
-            )
+            source.name: tuple(_short(getattr(source, rate)) for rate in _SOURCE_RATES)
             for source in window.sources
         },
         operators={
             operator.name: OperatorPoint(
                 parallelism=operator.parallelism,
-                observed_per_s=_short(operator.observed_per_s),
-                true_per_s=_short(operator.true_per_s),
-                required_per_s=_short(operator.required_per_s),
-                utilization=_short(operator.utilization),
-                backlog=_short(operator.backlog),
-                latency_s=_short(operator.latency_s),
-                records_late=operator.records_late,  # exact: they are added up
                 health=operator.health,
+                values=tuple(
+                    getattr(operator, name) if how is Combine.SUM else _short(getattr(operator, name))
+                    for name, how in views.CHARTED.items()  # sums are exact: they are added up
+                ),
             )
             for operator in window.operators
             if operator.parallelism is not None
@@ -102,9 +88,12 @@ def merged(first: Point, second: Point) -> Point:
     return Point(
         at_s=second.at_s,
         span_s=first.span_s + second.span_s,
-        achieved_share=_mean(spans, first.achieved_share, second.achieved_share),
+        achieved_share=_both(Combine.MEAN, spans, first.achieved_share, second.achieved_share),
         sources={
-            name: _merged_source(spans, first.sources.get(name, source), source)
+            name: tuple(
+                _both(Combine.MEAN, spans, *rates)
+                for rates in zip(first.sources.get(name, source), source, strict=True)
+            )
             for name, source in second.sources.items()
         },
         operators={
@@ -114,41 +103,20 @@ def merged(first: Point, second: Point) -> Point:
     )
 
 
-def _merged_source(spans: tuple[float, float], first: SourcePoint, second: SourcePoint) -> SourcePoint:
-    return SourcePoint(
-        offered_per_s=_mean(spans, first.offered_per_s, second.offered_per_s),
-        achieved_per_s=_mean(spans, first.achieved_per_s, second.achieved_per_s),
-        processed_per_s=_mean(spans, first.processed_per_s, second.processed_per_s),
-    )
-
-
 def _merged_operator(spans: tuple[float, float], first: OperatorPoint, second: OperatorPoint) -> OperatorPoint:
     return OperatorPoint(
         parallelism=second.parallelism,
-        observed_per_s=_mean(spans, first.observed_per_s, second.observed_per_s),
-        true_per_s=_mean(spans, first.true_per_s, second.true_per_s),
-        required_per_s=_mean(spans, first.required_per_s, second.required_per_s),
-        utilization=_mean(spans, first.utilization, second.utilization),
-        backlog=_highest(first.backlog, second.backlog),
-        latency_s=_highest(first.latency_s, second.latency_s),
-        records_late=_sum(first.records_late, second.records_late),
         health=min(first.health, second.health, key=_WORST.index),
+        values=tuple(
+            _both(how, spans, *values)
+            for how, *values in zip(views.CHARTED.values(), first.values, second.values, strict=True)
+        ),
     )
 
 
-def _mean(spans: tuple[float, float], first: float | None, second: float | None) -> float | None:
-    if first is None or second is None:
-        return second if first is None else first
-    total = sum(spans)
-    return _short((first * spans[0] + second * spans[1]) / total if total > 0 else (first + second) / 2)
-
-
-def _highest(first: float | None, second: float | None) -> float | None:
-    return max((value for value in (first, second) if value is not None), default=None)
-
-
-def _sum(first: float | None, second: float | None) -> float | None:
-    return (first or 0.0) + (second or 0.0) if first is not None or second is not None else None
+def _both(how: Combine, spans: tuple[float, float], *values: float | None) -> float | None:
+    found = how.of(zip(values, spans, strict=True))
+    return _short(found) if how is Combine.MEAN else found
 
 
 def columns(points: Sequence[Point], sources: Iterable[str], operators: Iterable[str]) -> views.HistoryView:
@@ -158,18 +126,20 @@ def columns(points: Sequence[Point], sources: Iterable[str], operators: Iterable
         span_s=tuple(point.span_s for point in points),
         achieved_share=tuple(point.achieved_share for point in points),
         sources={
-            name: views.SourceColumns(**_columns(SourcePoint, [point.sources.get(name) for point in points]))
+            name: views.SourceColumns(**_columns(_SOURCE_RATES, [point.sources.get(name) for point in points]))
             for name in sources
         },
-        operators={
-            name: views.OperatorColumns(**_columns(OperatorPoint, [point.operators.get(name) for point in points]))
-            for name in operators
-        },
+        operators={name: _of_operator([point.operators.get(name) for point in points]) for name in operators},
     )
 
 
-def _columns(kind: type[SourcePoint | OperatorPoint], rows: Sequence[object | None]) -> dict[str, tuple[Any, ...]]:
-    return {
-        field.name: tuple(None if row is None else getattr(row, field.name) for row in rows)
-        for field in fields(kind)
-    }
+def _of_operator(points: Sequence[OperatorPoint | None]) -> views.OperatorColumns:
+    return views.OperatorColumns(
+        parallelism=tuple(None if point is None else point.parallelism for point in points),
+        health=tuple(None if point is None else point.health for point in points),
+        **_columns(views.CHARTED, [None if point is None else point.values for point in points]),
+    )
+
+
+def _columns(names: Iterable[str], rows: Sequence[Values | None]) -> dict[str, Values]:
+    return {name: tuple(None if row is None else row[index] for row in rows) for index, name in enumerate(names)}

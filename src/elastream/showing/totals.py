@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from elastream.manager.events import Acted, Decided, Event, Judged, Trouble
+from elastream.measurement.shown import OPERATOR_QUANTITIES
 from elastream.showing import views
+
+COUNTED: Final = {name: found.counter for name, found in OPERATOR_QUANTITIES.items() if found.counter is not None}
+"""What is counted of an operator, with its name in Prometheus."""
 
 
 class RunTotals:
     def __init__(self) -> None:
         self.windows = 0
         self.incomplete_windows = 0
-        self.records: dict[str, float] = {}
-        self.late_records: dict[str, float] = {}
-        """Of operators with event time."""
+        self.counted: dict[str, dict[str, float]] = {name: {} for name in COUNTED}
+        """Of each quantity that is counted, by operator; without those of which nobody counted it."""
         self.decisions: Counter[tuple[str, bool]] = Counter()
         """By kind, and whether it was a rehearsal."""
         self.actions: Counter[bool] = Counter()
@@ -27,7 +31,7 @@ class RunTotals:
     def add_window(self, window: views.WindowView) -> None:
         self.windows += 1
         self.incomplete_windows += bool(window.missing)
-        self._add_records(window.operators)
+        self._count(window.operators)
 
     def add_event(self, event: Event) -> None:
         match event:
@@ -41,9 +45,8 @@ class RunTotals:
             case Trouble():
                 self.troubles += 1
 
-    def _add_records(self, operators: Iterable[views.OperatorWindow]) -> None:
+    def _count(self, operators: Iterable[views.OperatorWindow]) -> None:
         for operator in operators:
-            self.records[operator.name] = self.records.get(operator.name, 0.0) + (operator.records_in or 0.0)
-            if operator.records_late is not None:
-                late = self.late_records.get(operator.name, 0.0) + operator.records_late
-                self.late_records[operator.name] = late
+            for name, totals in self.counted.items():
+                if (found := getattr(operator, name)) is not None:
+                    totals[operator.name] = totals.get(operator.name, 0.0) + found

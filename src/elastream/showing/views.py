@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from elastream.measurement.executor import EXECUTOR_QUANTITIES, ExecutorReading
+from elastream.measurement.quantity import Combine
+from elastream.measurement.shown import OPERATOR_QUANTITIES
 
 
 class View(BaseModel):
@@ -78,25 +82,24 @@ class BatchView(View):
     per_record_s: float = Field(description="busy seconds of one slot for one record")
 
 
-class OperatorWindow(View):
+def _made_of(name: str, fields: Mapping[str, Any]) -> Any:
+    """A view whose fields follow from a declaration elsewhere; a type checker knows nothing of them."""
+    return create_model(name, __base__=View, **dict(fields))
+
+
+_Measured: Any = _made_of(
+    "_Measured",
+    {name: (float | None, Field(description=found.meaning)) for name, found in OPERATOR_QUANTITIES.items()},
+)
+
+
+class OperatorWindow(_Measured):  # type: ignore[misc]
+    """The quantities of an operator (`measurement/shown.py`), and how it does."""
+
     name: str
     parallelism: int | None = Field(description="null for a source, which is not scaled")
-    observed_per_s: float | None = Field(description="records processed per second of the window")
-    true_per_s: float | None = Field(description="what all instances together could process, by their useful time")
-    required_per_s: float | None = Field(description="what it must process for the sources' rates to be sustained")
-    utilization: float | None = Field(description="the mean share of the window that was useful time")
-    backlog: float | None = Field(description="records that waited for it when the window ended")
-    latency_s: float | None
-    balance: float | None = Field(description="mean busy time of its tasks over the longest; 1 is even")
-    wait_core_share: float | None = Field(description="of the time that it wanted a core, how much it had none")
-    records_in: float | None
-    records_late: float | None = Field(
-        default=None,
-        description="records dropped in this window because they came behind the watermark, at least as many; "
-        "null without event time",
-    )
     health: Health
-    why: str = Field(description="the reason for its health, in words")
+    why: str = Field(description="the reason for its health")
     batch: BatchView | None = None
 
 
@@ -118,19 +121,17 @@ class NodeWindow(View):
     available: bool
 
 
-class ExecutorWindow(View):
-    """A process that runs tasks of any operator."""
+_Executor: Any = _made_of(
+    "_Executor",
+    {
+        name: (hint, Field(description=EXECUTOR_QUANTITIES[name].meaning) if name in EXECUTOR_QUANTITIES else ...)
+        for name, hint in get_type_hints(ExecutorReading).items()
+    },
+)
 
-    id: str
-    host: str
-    node: str | None = Field(description="the name of its node, where nodes have names")
-    cores: int = Field(description="so many tasks it runs at once")
-    active_tasks: int = Field(description="when the window ended, which may be between two batches")
-    busy_cores: float | None = Field(description="on the mean of the window, by the time of the tasks that ended")
-    memory_used_bytes: float | None = Field(description="of what is set aside for blocks")
-    memory_bytes: float | None = Field(description="set aside for blocks")
-    peak_heap_bytes: float | None = Field(description="the most that its heap has held since it began")
-    leaving: bool = Field(description="it is being decommissioned: finishes its tasks and takes no more")
+
+class ExecutorWindow(_Executor):  # type: ignore[misc]
+    """A process that runs tasks of any operator."""
 
 
 class WindowView(View):
@@ -239,28 +240,29 @@ class SourceColumns(View):
     processed_per_s: tuple[float | None, ...]
 
 
-class OperatorColumns(View):
+CHARTED: Final = {name: found.windows for name, found in OPERATOR_QUANTITIES.items() if found.windows is not None}
+"""What charts show of an operator, and how two windows become one point of them."""
+
+_Columns: Any = _made_of("_Columns", dict.fromkeys(CHARTED, (tuple[float | None, ...], ...)))
+
+
+class OperatorColumns(_Columns):  # type: ignore[misc]
     parallelism: tuple[int | None, ...]
-    observed_per_s: tuple[float | None, ...]
-    true_per_s: tuple[float | None, ...]
-    required_per_s: tuple[float | None, ...]
-    utilization: tuple[float | None, ...]
-    backlog: tuple[float | None, ...]
-    latency_s: tuple[float | None, ...]
-    records_late: tuple[float | None, ...]
     health: tuple[Health | None, ...]
 
 
 class HistoryView(View):
     """The windows so far as columns of one length, oldest first. Old windows are merged, so that it stays small:
-    rates and utilization are then their mean, backlog and latency their highest, late records their sum, health
-    their worst."""
+    as `merged_by` says for the quantities of operators; rates of sources are then their mean, health the worst."""
 
     at_s: tuple[float, ...]
     span_s: tuple[float, ...] = Field(description="how much time each point stands for")
     achieved_share: tuple[float | None, ...]
     sources: Mapping[str, SourceColumns]
     operators: Mapping[str, OperatorColumns] = Field(description="those that are scaled, without the sources")
+    merged_by: Mapping[str, Combine] = Field(
+        default=CHARTED, description="for each quantity of an operator: how two windows become one"
+    )
 
 
 class RunView(View):

@@ -6,7 +6,7 @@ text. What nobody measured has no sample, rather than a zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -17,29 +17,13 @@ from elastream import __version__
 from elastream.manager.decision import DecisionKind
 from elastream.manager.events import ActionVerdict
 from elastream.manager.phase import ManagerPhase
+from elastream.measurement.executor import EXECUTOR_QUANTITIES
+from elastream.measurement.quantity import Quantity
+from elastream.measurement.shown import OPERATOR_QUANTITIES
 from elastream.showing import views
+from elastream.showing.totals import COUNTED
 from elastream.web.feed import Feed
 
-_OPERATOR_GAUGES = {
-    "parallelism": ("parallelism", "Instances of the operator."),
-    "observed_per_s": ("observed_records_per_second", "Records processed per second of the newest window."),
-    "true_per_s": ("true_records_per_second", "Records per second that its instances could process when busy."),
-    "required_per_s": ("required_records_per_second", "Records per second that it must process to keep up."),
-    "utilization": ("utilization_ratio", "Share of the newest window that was useful time."),
-    "backlog": ("backlog_records", "Records that waited for it when the newest window ended."),
-    "latency_s": ("latency_seconds", "Latency of records in the newest window."),
-    "balance": ("balance_ratio", "Mean busy time of its tasks over the longest; 1 is even."),
-    "wait_core_share": ("core_wait_ratio", "Share of the time that it wanted a core in which it had none."),
-}
-_EXECUTOR_GAUGES = {
-    "cores": ("cores", "Tasks that the executor runs at once."),
-    "active_tasks": ("active_tasks", "Tasks that it ran when the newest window ended."),
-    "busy_cores": ("busy_cores", "Cores of it that were busy, on the mean of the newest window."),
-    "memory_used_bytes": ("memory_used_bytes", "Used of what is set aside for blocks."),
-    "memory_bytes": ("memory_bytes", "Set aside for blocks."),
-    "peak_heap_bytes": ("peak_heap_bytes", "The most that its heap has held since it began."),
-    "leaving": ("leaving", "Whether it is being decommissioned."),
-}
 _BATCH_PARTS = {"driver": "driver_s", "fixed": "fixed_s", "records": "records_s"}
 
 
@@ -131,26 +115,21 @@ class RunCollector(Collector):
         for verdict in ActionVerdict:
             verdicts.add_metric([self._pipeline, str(verdict)], totals.verdicts[str(verdict)])
         yield verdicts
-        records = self._counter("elastream_operator_records", "Records that the operator took in.", "operator")
-        for name, count in totals.records.items():
-            records.add_metric([self._pipeline, name], count)
-        yield records
-        late = self._counter(
-            "elastream_operator_late_records",
-            "Records that it dropped because they came behind its watermark: at least as many.",
-            "operator",
-        )
-        for name, count in totals.late_records.items():
-            late.add_metric([self._pipeline, name], count)
-        yield late
+        for name, counted in totals.counted.items():
+            text = f"Since the beginning: {OPERATOR_QUANTITIES[name].meaning}."
+            counter = self._counter(f"elastream_operator_{COUNTED[name]}", text, "operator")
+            for operator, count in counted.items():
+                counter.add_metric([self._pipeline, operator], count)
+            yield counter
 
     def _operators(self, window: views.WindowView) -> Iterator[Metric]:
-        for field, (name, text) in _OPERATOR_GAUGES.items():
-            gauge = self._gauge(f"elastream_operator_{name}", text, "operator")
-            for operator in window.operators:
-                if (value := getattr(operator, field)) is not None:
-                    gauge.add_metric([self._pipeline, operator.name], value)
-            yield gauge
+        parallelism = self._gauge("elastream_operator_parallelism", "Instances of the operator.", "operator")
+        for operator in window.operators:
+            if operator.parallelism is not None:
+                parallelism.add_metric([self._pipeline, operator.name], operator.parallelism)
+        yield parallelism
+        named = [(operator.name, operator) for operator in window.operators]
+        yield from self._gauges("operator", OPERATOR_QUANTITIES, named)
         health = self._gauge(
             "elastream_operator_health", "How the operator does: 1 for the word that fits.", "operator", "health"
         )
@@ -199,12 +178,21 @@ class RunCollector(Collector):
         for executor in window.executors:
             info.add_metric([self._pipeline, executor.id], {"host": executor.host, "node": executor.node or ""})
         yield info
-        for field, (name, text) in _EXECUTOR_GAUGES.items():
-            gauge = self._gauge(f"elastream_executor_{name}", text, "executor")
-            for executor in window.executors:
-                if (value := getattr(executor, field)) is not None:
-                    gauge.add_metric([self._pipeline, executor.id], value)
-            yield gauge
+        named = [(executor.id, executor) for executor in window.executors]
+        yield from self._gauges("executor", EXECUTOR_QUANTITIES, named)
+
+    def _gauges(
+        self, kind: str, quantities: Mapping[str, Quantity], named: Sequence[tuple[str, views.View]]
+    ) -> Iterator[Metric]:
+        """One for each quantity that has a gauge, with a sample for each that was measured."""
+        for field, quantity in quantities.items():
+            if quantity.gauge is not None:
+                text = f"In the newest window: {quantity.meaning}."
+                gauge = self._gauge(f"elastream_{kind}_{quantity.gauge}", text, kind)
+                for name, view in named:
+                    if (value := getattr(view, field)) is not None:
+                        gauge.add_metric([self._pipeline, name], value)
+                yield gauge
 
     def _one(self, name: str, text: str, value: float | None) -> GaugeMetricFamily:
         gauge = self._gauge(name, text)

@@ -243,9 +243,7 @@ class SparkEngine:
         counts = self._count_arrived()
         arrived = {name: count - self._arrived[name] for name, count in counts.items()}
         python_share = self._python_share()
-        readings: list[Reading] = []
-        for name in self._graph.order:
-            readings += self._readings(name, window_s, arrived, python_share)
+        readings = tuple(self._reading(name, window_s, arrived, python_share) for name in self._graph.order)
         self._learn()
         gaps += [f"{name}: too few batches yet to know what one costs" for name in self._too_new()]
         nodes, placement = self._allocation.nodes()
@@ -253,7 +251,7 @@ class SparkEngine:
             dataflow=self._graph,
             plan=self.plan(),
             source_rates={name: count / window_s for name, count in arrived.items()},
-            readings=tuple(readings),
+            readings=readings,
             at_s=time.time(),
             gaps=tuple(gaps),
             notes=(*_late_notes(readings), *self._watermark_notes()),
@@ -491,16 +489,14 @@ class SparkEngine:
             failed.append(f"{name} failed and was started again: {line}")
         return failed
 
-    def _readings(
-        self, name: str, window_s: float, arrived: Mapping[str, int], python_share: float
-    ) -> list[Reading]:
+    def _reading(self, name: str, window_s: float, arrived: Mapping[str, int], python_share: float) -> Reading:
         if name not in self._queries:  # a feed: another process writes it, and nothing holds it back
             count = arrived[name]
-            return [Reading(operator=name, window_s=window_s, useful_s=0, records_in=count, records_out=count)]
+            return Reading(operator=name, window_s=window_s, useful_s=0, records_in=count, records_out=count)
         query, meter = self._queries[name], self._meters[name]
         logs = [self._workspace.channel(read).log for read in self._pipeline[name].reads]
         since_s = time.time() - self._longest_batch_s
-        return meter.readings(
+        return meter.reading(
             window_s=window_s,
             instances=1 if self._graph[name].source else query.parallelism,
             backlog=sum(log.pending(name) for log in logs),
@@ -544,8 +540,7 @@ def _core_waits(spark: SparkSession) -> CoreWaits | None:
 
 
 def _late_notes(readings: Sequence[Reading]) -> Iterator[str]:
-    dropping = dict.fromkeys(reading.operator for reading in readings if reading.records_late)
-    return (drops_text(name) for name in dropping)
+    return (drops_text(reading.operator) for reading in readings if reading.records_late)
 
 
 def _start(query: StepQuery) -> None:

@@ -11,6 +11,7 @@ from elastream.engines.spark.query import Written
 from elastream.engines.spark.stages import Stages, Work
 from elastream.measurement import Reading
 from elastream.measurement.batch_cost import LEAST_BATCHES, Batch, BatchCost, BatchMemory, fit
+from elastream.measurement.tasks import TaskSpread
 
 _NOTHING = Written(records=0, held_back_s=0.0)
 
@@ -53,6 +54,8 @@ class StepMeter:
     _latency: _Mean = field(default_factory=_Mean)
     heap_bytes: float = 0.0
     """The most in the batches of this window, where executors tell."""
+    _spread: TaskSpread | None = None
+    """Of the newest batch that was asked for."""
     _batches: BatchMemory = field(default_factory=BatchMemory)
 
     def take(
@@ -82,7 +85,8 @@ class StepMeter:
                 batch = self._learn(entry, work, useful_s, what.held_back_s)
                 latest = latest if batch is None else (batch, work)
         if latest is not None:
-            self._batches.replace_newest(replace(latest[0], balance=stages.balance(latest[1])))
+            balance, self._spread = stages.spread(latest[1])
+            self._batches.replace_newest(replace(latest[0], balance=balance))
         # Spark keeps the progress of so many batches only
         gone = [number for number in list(written) if progress and number < int(progress[0]["batchId"])]
         for number in gone:
@@ -94,7 +98,7 @@ class StepMeter:
         """Time of its tasks in which the JVM computed nothing: perhaps Python did, or a disk was waited for."""
         return self._other_s
 
-    def readings(
+    def reading(
         self,
         *,
         window_s: float,
@@ -104,8 +108,8 @@ class StepMeter:
         overdue: float | None = None,
         python_cpu_s: float = 0.0,
         heap_utilization: float | None = None,
-    ) -> list[Reading]:
-        """What happened since the last call, shared evenly: Spark's tasks are no lasting instances.
+    ) -> Reading:
+        """What happened since the last call, of all instances together: Spark's tasks are no lasting instances.
 
         A batch is known when it has ended. Of one that was longer than the window, the part that fits is told of
         now and the rest the next time, records and time alike: the rates are then right in both.
@@ -115,35 +119,34 @@ class StepMeter:
         share = min(1.0, instances * window_s / ran_s) if ran_s > 0 else 1.0
         core_wait_s = None
         if self._core_wait_s is not None:
-            core_wait_s, self._core_wait_s = self._core_wait_s * share / instances, self._core_wait_s * (1 - share)
+            core_wait_s, self._core_wait_s = self._core_wait_s * share, self._core_wait_s * (1 - share)
         cpu_s, self._cpu_s = self._cpu_s * share, self._cpu_s * (1 - share)
         self._other_s = self.heap_bytes = 0.0
-        useful_s, self._busy_s = self._busy_s * share / instances, self._busy_s * (1 - share)
-        records_in, self._records_in = self._records_in * share / instances, self._records_in * (1 - share)
-        records_out, self._records_out = self._records_out * share / instances, self._records_out * (1 - share)
+        useful_s, self._busy_s = self._busy_s * share, self._busy_s * (1 - share)
+        records_in, self._records_in = self._records_in * share, self._records_in * (1 - share)
+        records_out, self._records_out = self._records_out * share, self._records_out * (1 - share)
         # whole, however long the batch was: a loss is told at once
         late, self._late = self._late, None if self._late is None else 0.0
-        held_s, self._held_back_s = min(window_s, held_back_s - self._held_back_s), held_back_s
-        return [
-            Reading(
-                operator=self.name,
-                instance=index,
-                window_s=window_s,
-                useful_s=useful_s,
-                records_in=records_in,
-                records_out=records_out,
-                records_late=None if late is None else late / instances,
-                backlog=backlog / instances,
-                overdue=None if overdue is None else overdue / instances,
-                wait_out_s=held_s,
-                wait_in_s=max(0.0, window_s - useful_s - held_s - (core_wait_s or 0.0)),
-                wait_core_s=core_wait_s,
-                latency_s=latency_s,
-                cpu_utilization=min(1.0, (cpu_s + python_cpu_s) / (instances * window_s)),
-                heap_utilization=heap_utilization,
-            )
-            for index in range(instances)
-        ]
+        held_s, self._held_back_s = min(window_s, held_back_s - self._held_back_s) * instances, held_back_s
+        spread, self._spread = self._spread, None
+        return Reading(
+            operator=self.name,
+            instances=instances,
+            window_s=window_s,
+            useful_s=useful_s,
+            records_in=records_in,
+            records_out=records_out,
+            records_late=late,
+            backlog=backlog,
+            overdue=overdue,
+            wait_out_s=held_s,
+            wait_in_s=max(0.0, instances * window_s - useful_s - held_s - (core_wait_s or 0.0)),
+            wait_core_s=core_wait_s,
+            latency_s=latency_s,
+            cpu_utilization=min(1.0, (cpu_s + python_cpu_s) / (instances * window_s)),
+            heap_utilization=heap_utilization,
+            tasks=spread,
+        )
 
     @property
     def is_too_new(self) -> bool:
@@ -157,7 +160,7 @@ class StepMeter:
         """After an action: what happened before it says nothing about what is there now."""
         self._records_in = self._records_out = self._busy_s = self._cpu_s = self._other_s = self.heap_bytes = 0.0
         self._latency = _Mean()
-        self._core_wait_s = None
+        self._core_wait_s = self._spread = None
         self._held_back_s = held_back_s
 
     def _is_new(self, entry: Mapping[str, Any]) -> bool:

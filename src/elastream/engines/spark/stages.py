@@ -14,10 +14,26 @@ from typing import Any
 
 from elastream.engines.spark.rest import RestApi
 from elastream.errors import ElastreamError
+from elastream.measurement.tasks import QUANTILES, TaskSpread
 
 _BATCH = re.compile(r"batch = (\d+)")
 _MOST_REMEMBERED = 2000
 _MOST_TASKS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageRun:
+    """An attempt of a stage that has ended."""
+
+    stage: int
+    attempt: int
+    tasks: int
+    records: float
+    """That its tasks read together."""
+
+    @property
+    def path(self) -> str:
+        return f"/stages/{self.stage}/{self.attempt}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,8 +45,7 @@ class Work:
     """Of the stage with the most tasks: what the operator's work really ran as."""
     running_s: float
     """Time during which some stage ran."""
-    stages: tuple[tuple[int, int], ...]
-    """Number and attempt of each."""
+    stages: tuple[StageRun, ...]
     evenly_s: float
     """How long its stages would take if the tasks of each were all alike."""
     cpu_s: float = 0.0
@@ -73,23 +88,34 @@ class Stages:
     def work(self, run: str, batch: int) -> Work | None:
         return self._work.get((run, batch))
 
-    def balance(self, work: Work) -> float:
-        """Mean task time over the longest: a stage takes as long as the longest of its tasks."""
-        longest_s = sum(self._longest_task_s(stage, attempt) for stage, attempt in work.stages)
-        return min(1.0, work.evenly_s / longest_s) if longest_s > 0 else 1.0
+    def spread(self, work: Work) -> tuple[float, TaskSpread | None]:
+        """How evenly the tasks of a batch shared its time, and how those of its most skewed stage its records.
 
-    def _longest_task_s(self, stage: int, attempt: int) -> float:
-        summary = self._api.get(f"/stages/{stage}/{attempt}/taskSummary?quantiles=1.0")
-        return float(summary["executorRunTime"][0]) / 1000
+        The first is the mean task time over the longest, as a stage takes as long as the longest of its tasks.
+        """
+        found = [self._spread(stage) for stage in work.stages]
+        longest_s = sum(spread.busy_s[-1] for spread in found)
+        balance = min(1.0, work.evenly_s / longest_s) if longest_s > 0 else 1.0
+        with_records = [spread for spread in found if spread.skew is not None]
+        return balance, max(with_records, key=lambda spread: spread.skew or 0.0, default=None)
+
+    def _spread(self, stage: StageRun) -> TaskSpread:
+        summary = self._api.get(f"{stage.path}/taskSummary?quantiles={','.join(map(str, QUANTILES))}")
+        return TaskSpread(
+            tasks=stage.tasks,
+            records_total=stage.records,
+            records=_records(summary),
+            busy_s=tuple(float(run_ms) / 1000 for run_ms in summary["executorRunTime"]),
+        )
 
     def last_tasks(self, run: str) -> Counter[str]:
         """How many tasks of the newest batch of a run each executor had in its last stage."""
         batches = [batch for known, batch in self._work if known == run]
         if not batches:
             return Counter()
-        stage, attempt = self._work[run, max(batches)].stages[-1]
+        last = self._work[run, max(batches)].stages[-1]
         try:
-            tasks = self._api.get(f"/stages/{stage}/{attempt}/taskList?length={_MOST_TASKS}")
+            tasks = self._api.get(f"{last.path}/taskList?length={_MOST_TASKS}")
         except ElastreamError:  # so long ago that Spark has forgotten it
             return Counter()
         return Counter(str(task["executorId"]) for task in tasks)
@@ -103,11 +129,26 @@ def _work(stages: list[dict[str, Any]]) -> Work:
         busy_s=busy_ms / 1000,
         tasks=max(stage["numCompleteTasks"] for stage in stages),
         running_s=sum(_lasted_s(stage) for stage in stages),
-        stages=tuple((stage["stageId"], stage["attemptId"]) for stage in stages),
+        stages=tuple(
+            StageRun(
+                stage=stage["stageId"],
+                attempt=stage["attemptId"],
+                tasks=max(1, stage["numCompleteTasks"]),
+                records=max(stage.get("inputRecords", 0), stage.get("shuffleReadRecords", 0)),
+            )
+            for stage in stages
+        ),
         evenly_s=evenly_ms / 1000,
         cpu_s=sum(s.get("executorCpuTime", 0) for s in stages) / 1e9,
         heap_bytes=max((s.get("peakExecutorMetrics") or {}).get("JVMHeapMemory", 0) for s in stages),
     )
+
+
+def _records(summary: dict[str, Any]) -> tuple[float, ...]:
+    """That a task read: from a source, or from the stage before it."""
+    read = summary.get("inputMetrics", {}).get("recordsRead", ())
+    shuffled = summary.get("shuffleReadMetrics", {}).get("readRecords", ())
+    return tuple(max((read, shuffled), key=lambda counts: max(counts, default=0.0)) or (0.0,) * len(QUANTILES))
 
 
 def _lasted_s(stage: dict[str, Any]) -> float:

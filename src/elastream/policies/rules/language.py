@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, final
 
 from elastream.errors import InvalidInput
-from elastream.measurement.thresholds import MOST_AMOUNT
+from elastream.measurement.amounts import MOST_AMOUNT
 from elastream.policies.rules.metrics import MetricName, Unit, check_metric, spelt, unit_of
 from elastream.policies.rules.rule import (
     Acts,

@@ -27,7 +27,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJs
 from elastream.durations import seconds
 from elastream.errors import InvalidInput
 from elastream.formats import InvalidYaml, Strict, read_yaml, shown, what, where
-from elastream.measurement.thresholds import MOST_AMOUNT
+from elastream.measurement.amounts import MOST_AMOUNT
 from elastream.policies.rules.language import Amount
 from elastream.policies.rules.metrics import METRICS, Unit, spelt, unit_of
 from elastream.policies.rules.rule import (

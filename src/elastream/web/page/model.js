@@ -8,7 +8,6 @@ const MOST_ROUTINE = 50;
 /** What may come with every window: it must not push out what tells of something. */
 export const isRoutine = ({ kind }) => kind === "held" || kind === "ignored";
 
-const MEANS = ["observed_per_s", "true_per_s", "required_per_s", "utilization", "offered_per_s", "achieved_per_s", "processed_per_s"];
 const WORST = ["behind", "strained", "unknown", "ok"];
 
 export class Model {
@@ -81,9 +80,9 @@ function append(history, window) {
   history.at_s.push(window.at_s);
   history.span_s.push(window.window_s);
   history.achieved_share.push(window.achieved_share);
-  for (const source of window.sources) push(history.sources, source, length);
+  for (const source of window.sources) push(history.sources, source, length, SOURCE_FIELDS);
   for (const operator of window.operators) {
-    if (operator.parallelism !== null) push(history.operators, operator, length);
+    if (operator.parallelism !== null) push(history.operators, operator, length, fieldsOf(history));
   }
   for (const columns of tables(history)) pad(columns, length + 1); // who is not in this window
   if (history.at_s.length > MOST_POINTS) thin(history);
@@ -98,8 +97,10 @@ function giveWay(history, atS) {
 
 const tables = (history) => [...history.sources.values(), ...history.operators.values()];
 
-function push(all, row, length) {
-  const fields = "offered_per_s" in row ? SOURCE_FIELDS : OPERATOR_FIELDS;
+/** Of an operator: the quantities that the server declares, with how two windows become one. */
+const fieldsOf = (history) => ["parallelism", "health", ...Object.keys(history.merged_by)];
+
+function push(all, row, length, fields) {
   if (!all.has(row.name)) all.set(row.name, Object.fromEntries(fields.map((field) => [field, []])));
   const columns = all.get(row.name);
   pad(columns, length);
@@ -107,9 +108,6 @@ function push(all, row, length) {
 }
 
 const SOURCE_FIELDS = ["offered_per_s", "achieved_per_s", "processed_per_s"];
-const OPERATOR_FIELDS = [
-  "parallelism", "observed_per_s", "true_per_s", "required_per_s", "utilization", "backlog", "latency_s", "records_late", "health",
-];
 
 function pad(columns, length) {
   for (const column of Object.values(columns)) while (column.length < length) column.push(null);
@@ -120,25 +118,26 @@ function thin(history) {
   const half = Math.floor(history.at_s.length / 4) * 2;
   const spans = history.span_s.slice(0, half);
   for (const columns of tables(history)) {
-    for (const field of Object.keys(columns)) columns[field] = paired(columns[field], half, spans, field);
+    for (const field of Object.keys(columns)) columns[field] = paired(columns[field], half, spans, history.merged_by[field] ?? field);
   }
-  history.achieved_share = paired(history.achieved_share, half, spans, "utilization");
+  history.achieved_share = paired(history.achieved_share, half, spans, "mean");
   history.at_s = paired(history.at_s, half, spans, "at_s");
-  history.span_s = paired(history.span_s, half, spans, "span_s");
+  history.span_s = paired(history.span_s, half, spans, "sum");
 }
 
-function paired(column, half, spans, field) {
+function paired(column, half, spans, how) {
   const found = [];
-  for (let i = 0; i < half; i += 2) found.push(both(column[i], column[i + 1], spans[i], spans[i + 1], field));
+  for (let i = 0; i < half; i += 2) found.push(both(column[i], column[i + 1], spans[i], spans[i + 1], how));
   return found.concat(column.slice(half));
 }
 
-function both(first, second, firstS, secondS, field) {
-  if (field === "at_s" || field === "parallelism") return second;
+/** How: that of a quantity, or the name of a field that has a way of its own; rates of sources have their mean. */
+function both(first, second, firstS, secondS, how) {
+  if (how === "at_s" || how === "parallelism") return second;
   if (first === null || second === null) return second ?? first;
-  if (field === "span_s" || field === "records_late") return first + second;
-  if (field === "health") return WORST[Math.min(WORST.indexOf(first), WORST.indexOf(second))];
-  if (!MEANS.includes(field)) return Math.max(first, second);
+  if (how === "health") return WORST[Math.min(WORST.indexOf(first), WORST.indexOf(second))];
+  if (how === "sum") return first + second;
+  if (how === "largest") return Math.max(first, second);
   const total = firstS + secondS;
   return total > 0 ? (first * firstS + second * secondS) / total : (first + second) / 2;
 }

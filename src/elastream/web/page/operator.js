@@ -41,6 +41,8 @@ function operatorFacts(operator, window, advice, model) {
     ["An instance can do", rate(each), "the true rate of one"],
     ["Utilization", percent(window?.utilization), "share of the window that was useful time"],
     ["Balance", percent(window?.balance), "mean busy time of its tasks by the longest; 100 % is even"],
+    ["Largest share", percent(window?.largest_share), "of the records, that its largest task or instance takes"],
+    ["Skew", skewText(window), "records of its largest task or instance, in those of a mean one; 1 is even"],
     ["Without a core", percent(window?.wait_core_share), "of the time that it wanted a core"],
     ["Backlog", number(window?.backlog), "records that waited when the window ended"],
     ["Latency", duration(window?.latency_s), "how long a record takes"],
@@ -51,6 +53,8 @@ function operatorFacts(operator, window, advice, model) {
     ["Reads", operator.inputs.join(", ")],
   ];
 }
+
+const skewText = (window) => (window?.skew === null || window?.skew === undefined ? NOTHING : `${window.skew.toFixed(1)} ×`);
 
 function boundsText(operator, set) {
   if (operator.fixed) return "fixed";
