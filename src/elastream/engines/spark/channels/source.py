@@ -1,8 +1,9 @@
 """A channel as a Spark data source: a stream over a `SegmentLog` with as many splits as the control says.
 
 Spark asks `latestOffset` and `partitions` in a process on the driver and `read` in tasks on the executors. An
-offset is a position in the log, and how often the query was started. What lies before it is acknowledged when Spark asks what comes after it, so that
-segments can be deleted and the backlog is exact. How the records of a split are read is the affair of each kind.
+offset is a position in the log, and how often the query was started. What lies before it is acknowledged when
+Spark asks what comes after it, so that segments can be deleted and the backlog is exact. How the records of a
+split are read is the affair of each kind.
 
 A query that is started again has to run a batch for the watermark that the last one left behind: windows may have
 closed. Spark runs such a batch without input only after one of the same run, so a pipeline that was rescaled, or
