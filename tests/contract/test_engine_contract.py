@@ -39,7 +39,7 @@ PIPELINE = Dataflow.of(
     chain("source", "map", "count"),
 )
 START = Plan({"map": 1, "count": 1})
-_MOST_WINDOWS = 5
+_MOST_WINDOWS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,25 +208,22 @@ class TestMeasure:
             times.append(engine.measure().at_s)
         assert times == sorted(set(times))
 
-    def test_useful_time_gives_rates_that_do_not_depend_on_the_load(
+    def test_what_an_instance_can_do_does_not_depend_on_the_load(
         self, engine: Engine, clock: Clock, moment_s: float
     ) -> None:
-        def best(windows: int) -> float:
-            """Others may take the cores in one of them, and not in the next."""
-            found = 0.0
-            for _ in range(windows):
-                clock.wait(2 * moment_s)
-                found = max(found, engine.measure().measurements["map"].true_per_instance or 0.0)
-            return found
+        """By its useful time; where a batch has a fixed cost beside that of its records, by that of a record."""
 
-        alone = best(2)
+        def can_do() -> float:
+            clock.wait(2 * moment_s)
+            measured = engine.measure().measurements["map"]
+            if measured.batch_cost is not None:
+                return 1 / measured.batch_cost.per_record_s
+            return measured.true_per_instance or 0.0
+
+        alone = max(can_do() for _ in range(2))  # others may take the cores in one window, and not in the next
         engine.rescale(to(engine, map=8, count=8))
-        together = 0.0
-        for _ in range(_MOST_WINDOWS):
-            together = max(together, best(1))
-            if together == pytest.approx(alone, rel=0.5):
-                break
-        assert together == pytest.approx(alone, rel=0.5)
+        together = (can_do() for _ in range(_MOST_WINDOWS))
+        assert any(found == pytest.approx(alone, rel=0.5) for found in together)
 
 
 class TestRescale:
@@ -268,8 +265,8 @@ class TestRescale:
         clock.wait(moment_s)
         snapshot = engine.measure()
         assert snapshot.is_complete
-        assert len(snapshot.measurements["map"].readings) == instances
-        assert len(snapshot.measurements["count"].readings) == 3
+        assert snapshot.measurements["map"].instances == instances
+        assert snapshot.measurements["count"].instances == 3
 
     def test_time_does_not_go_back_and_the_outcome_says_how_long_it_took(self, subject: Subject) -> None:
         began = subject.clock.now()
@@ -302,7 +299,7 @@ class TestRecords:
         alone = subject.engine.measure().measurements["count"].observed_per_s
         subject.engine.rescale(to(subject.engine, map=4, count=4))
         together = 0.0
-        for _ in range(5):  # an engine may take a while after an action, all the more on a busy machine
+        for _ in range(_MOST_WINDOWS):  # an engine may take a while after an action, all the more on a busy machine
             subject.clock.wait(2 * subject.moment_s)
             together = max(together, subject.engine.measure().measurements["count"].observed_per_s or 0.0)
             if together > 2 * alone:
