@@ -627,7 +627,7 @@ def test_another_kind_of_channel_is_refused_before_anything_is_deleted(run: Run)
     )
     Path("out/p").mkdir(parents=True)
     said = refused(run("run", "pipeline.py", "--fresh", "--channels", "kafak"))
-    assert said == "channels are files or kafka, found 'kafak' (did you mean 'kafka'?)"
+    assert said == "unknown kind of channels 'kafak' (did you mean 'kafka'?)"
     assert Path("out/p").is_dir()
 
 
