@@ -133,8 +133,10 @@ def _made(options_class: type[Any], values: Mapping[tuple[str, ...], Any]) -> An
     inner: dict[str, dict[tuple[str, ...], Any]] = {}
     for path, value in values.items():
         inner.setdefault(path[0], {})[path[1:]] = value
-    made = {name: found[()] if () in found else _made(hints[name], found) for name, found in inner.items()}
-    return options_class(**made)
+    given = {name: found[()] if () in found else _made(hints[name], found) for name, found in inner.items()}
+    made = options_class(**given)
+    check_bounds(made)
+    return made
 
 
 def _read(option: DeclaredOption, raw: Any, place: str) -> Any:

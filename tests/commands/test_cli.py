@@ -621,9 +621,7 @@ def test_a_recording_that_cannot_be_written_is_told(run: Run, scenario: Path, pa
 
 def test_another_kind_of_channel_is_refused_before_anything_is_deleted(run: Run) -> None:
     Path("pipeline.py").write_text(
-        "from elastream.engines.spark.pipeline import Pipeline\n"
-        "pipeline = Pipeline('p')\n"
-        "pipeline.feed('numbers', schema='id bigint')\n"
+        "from elastream import Pipeline\npipeline = Pipeline('p')\npipeline.feed('numbers', schema='id bigint')\n"
     )
     Path("out/p").mkdir(parents=True)
     said = refused(run("run", "pipeline.py", "--fresh", "--channels", "kafak"))

@@ -20,8 +20,8 @@ from elastream.measurement import Snapshot
 from elastream.measurement.recording import read_recording
 from elastream.measurement.snapshot_format import read_snapshot
 from elastream.options import describe
-from elastream.policies.catalog import Remembers, catalog, create, info
-from elastream.policies.knowledge import NOTHING_KNOWN
+from elastream.policies.catalog import catalog, create, info
+from elastream.policies.evaluate import evaluate as advice_of
 from elastream.policies.starting_plan import starting_plan
 
 
@@ -39,8 +39,7 @@ def evaluate(
     """
     chosen = create(policy, pairs_of(settings))
     found = read_snapshot(snapshot)
-    known = chosen.remember(found, NOTHING_KNOWN) if isinstance(chosen, Remembers) else NOTHING_KNOWN
-    proposal = chosen(found, known)
+    proposal = advice_of(found, chosen)
     if as_json:
         missing = list(found.missing)
         print_json({**proposal_json(proposal), "complete": found.is_complete, "missing": missing})

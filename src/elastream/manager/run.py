@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -53,11 +54,13 @@ class Run:
     clock: WallClock = field(default_factory=WallClock)
     """`stop` ends the run; real time passes by it, where the engine has no time of its own."""
     inbox: Inbox | None = None
-    catch_signals: bool = True
-    """Ctrl-C and SIGTERM end the run after what is under way; only the main thread can see to that."""
 
     def run(self) -> None:
-        """Until the time is up or someone stops it; afterwards it can be started again where it stopped."""
+        """Until the time is up or someone stops it; afterwards it can be started again where it stopped.
+
+        In the main thread, which alone can see to that, Ctrl-C and SIGTERM end it after what is under way.
+        """
+        in_main_thread = threading.current_thread() is threading.main_thread()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -65,7 +68,7 @@ class Run:
         with (
             self.job.running(self.folder) as engine,
             # not before: what starts may take Ctrl-C for itself, as Spark does
-            stopping_on_signals(self.clock) if self.catch_signals else nullcontext(),
+            stopping_on_signals(self.clock) if in_main_thread else nullcontext(),
             Store(self.folder / STATE) as store,
             RecordingWriter(self.folder / RECORDING) as recording,
         ):
