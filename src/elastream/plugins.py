@@ -95,6 +95,7 @@ class Registry(Mapping[str, Kind], Generic[Kind]):
     @cached_property
     def _others(self) -> Mapping[str, EntryPoint]:
         """By name; of several with one name the first by package stays, and elastream's own stay in any case."""
+        _log.debug("looking for entry points of the group %s", self.group)
         found: dict[str, EntryPoint] = {}
         for point in sorted(entry_points(group=self.group), key=lambda point: (_package(point), point.name)):
             if point.name in self._own:
@@ -109,6 +110,7 @@ class Registry(Mapping[str, Kind], Generic[Kind]):
         known = self._found.get(name)
         if known is None:
             point = self._others[name]
+            _log.debug("loading %s", _text(point))
             try:
                 known = self.check(name, load_within(point.load, LOAD_WITHIN_S), origin(point))
             except InvalidInput as error:
