@@ -66,9 +66,8 @@ class Run:
         except OSError as error:
             raise ElastreamError(f"{self.folder}: cannot be written: {error.strerror}") from None
         with (
-            self.job.running(self.folder) as engine,
-            # not before: what starts may take Ctrl-C for itself, as Spark does
             stopping_on_signals(self.clock) if in_main_thread else nullcontext(),
+            self.job.running(self.folder) as engine,
             Store(self.folder / STATE) as store,
             RecordingWriter(self.folder / RECORDING) as recording,
         ):

@@ -28,6 +28,7 @@ from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
 from elastream.errors import ElastreamError, InvalidInput
+from elastream.manager.signals import interruptible
 
 _log = logging.getLogger(__name__)
 
@@ -126,13 +127,14 @@ class SparkJob:
     @contextmanager
     def _session(self, folder: Path, master: str) -> Iterator[SparkSession]:
         _log.info("starting Spark")
-        spark = start_session(
-            self.name,
-            master=master,
-            settings=self._settings(),
-            jars=self.channels.jars(),
-            log=folder / "spark.log",
-        )
+        with interruptible():  # Spark takes Ctrl-C for itself when it starts
+            spark = start_session(
+                self.name,
+                master=master,
+                settings=self._settings(),
+                jars=self.channels.jars(),
+                log=folder / "spark.log",
+            )
         try:
             yield spark
         finally:
@@ -151,7 +153,8 @@ class SparkJob:
         try:
             if is_local(master):
                 _log.info("starting a cluster on this machine")
-                cluster.start_master()
+                with interruptible():
+                    cluster.start_master()
                 master = cluster.master_url
             else:
                 cluster.daemons.make_folder()
