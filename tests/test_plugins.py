@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+import elastream
 from elastream import plugins
+from elastream.engines import registry
 from elastream.engines.registry import ENGINES
 from elastream.errors import InvalidInput
 from elastream.plugins import Registry
@@ -159,11 +161,30 @@ def test_of_two_packages_with_one_name_the_first_stays(site: Path, caplog: pytes
 
 
 ENGINE = """
+from contextlib import nullcontext
 from dataclasses import dataclass
+from elastream import Dataflow, Operator
 
 @dataclass(frozen=True, kw_only=True)
 class Half:
     def start(self): ...
+
+@dataclass(frozen=True, kw_only=True)
+class NoJob:
+    def read(self, target):
+        return self
+
+class Job:
+    name = "job"
+    def graph(self):
+        return Dataflow.of([Operator(name="source", source=True)], [])
+    def running(self, folder):
+        return nullcontext(self)
+
+@dataclass(frozen=True, kw_only=True)
+class NoEngine:
+    def read(self, target):
+        return Job()
 """
 
 
@@ -174,6 +195,23 @@ def test_an_engine_that_lacks_a_method(site: Path) -> None:
     with pytest.raises(InvalidInput, match=r"'half' of half 1.0 \(.*\) cannot be used: Half lacks read"):
         found.named("half")
     assert list(found) == ["simulated", "spark"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("NoJob", "engine NoJob: the job that it has read: NoJob lacks graph, running"),
+        ("NoEngine", "engine NoEngine: Job lacks plan, measure, rescale"),
+    ],
+)
+def test_what_an_engine_gives_is_checked_before_it_runs(
+    site: Path, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    (site / "half_engine.py").write_text(ENGINE)
+    lay_out(site, "half", {"elastream.engines": {name: f"half_engine:{name}"}})
+    monkeypatch.setattr(registry, "ENGINES", replace(ENGINES))
+    with pytest.raises(InvalidInput, match=why):
+        elastream.run("anything", engine=name, folder=site / "run")
 
 
 def test_a_kind_of_channels_of_another_package(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

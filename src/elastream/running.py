@@ -9,7 +9,7 @@ from typing import Any
 
 from elastream.dataflow import Dataflow
 from elastream.durations import seconds
-from elastream.engines.registry import engine_kind
+from elastream.engines.registry import engine_kind, read_job
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.errors import InvalidInput
 from elastream.manager.events import Acted, Decided, Event, Trouble
@@ -46,7 +46,8 @@ def run(
     What is done is logged to `elastream.running`. `on_snapshot` and `on_event` are called with every window and
     with what the manager does, by the thread that runs it.
     """
-    job = engine_kind(engine, engine_options).read(Path(target) if isinstance(target, str) else target)
+    kind = engine_kind(engine, engine_options)
+    job = read_job(engine, kind, Path(target) if isinstance(target, str) else target)
     name = policy if isinstance(policy, str) else type(policy).__name__
     chosen = _policy(policy, policy_options, job.graph())
     of_authors = info(policy).knobs if isinstance(policy, str) else {}

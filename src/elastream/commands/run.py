@@ -23,7 +23,7 @@ from elastream.commands.settings import PolicyOptions, pairs_of, settings_for
 from elastream.commands.shared import JsonOption, err, out
 from elastream.commands.signature import flags_given, from_options
 from elastream.dataflow import render
-from elastream.engines.registry import ENGINES, engine_kind
+from elastream.engines.registry import ENGINES, engine_kind, read_job
 from elastream.engines.spark.kind import Spark
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.engine import EngineFailed, EngineKind, LeavesElsewhere
@@ -75,7 +75,7 @@ def run(
     if the records of some operator do not add up.
     """
     kind, settings = _kind(options.engine, spark, pairs_of(policy.settings))
-    job = kind.read(file)
+    job = read_job(options.engine, kind, file)
     chosen = policy.chosen(dataflow=job.graph(), given=options.with_short_forms(settings))
     folder = options.folder or Path("out") / job.name
     if options.fresh:

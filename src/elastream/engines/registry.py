@@ -7,7 +7,7 @@ from dataclasses import is_dataclass
 from typing import Any, cast
 
 from elastream.errors import InvalidInput
-from elastream.manager.engine import EngineKind
+from elastream.manager.engine import EngineKind, Job, check_calls
 from elastream.options import build
 from elastream.plugins import Registry, check_class
 
@@ -33,3 +33,10 @@ ENGINES: Registry[type[Any]] = Registry(
 def engine_kind(name: str, options: Mapping[str, Any] | None = None) -> EngineKind:
     """The kind of engine of that name, with options as a user wrote them."""
     return cast(EngineKind, build(ENGINES.named(name), options or {}, place=f"engine {name}"))
+
+
+def read_job(name: str, kind: EngineKind, target: Any) -> Job:
+    """What the engine of that name is to run."""
+    job = kind.read(target)
+    check_calls(f"engine {name}: the job that it has read", job, ("graph", "running"))
+    return job

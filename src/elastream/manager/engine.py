@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from elastream.dataflow import Dataflow, Plan
+from elastream.errors import InvalidInput
 from elastream.manager.decision import Decision
 from elastream.measurement import Snapshot
 from elastream.measurement.accounts import Accounts
@@ -55,6 +56,16 @@ class Engine(Protocol):
 
     def rescale(self, decision: Decision) -> RescaleOutcome:
         """Carry out all changes of the decision in one action; doing it a second time changes nothing."""
+
+
+ENGINE_CALLS = ("graph", "plan", "measure", "rescale")
+
+
+def check_calls(what: str, found: Any, calls: Sequence[str]) -> None:
+    """Refuse an object of someone else's that lacks one of these methods, before it is missed in the middle."""
+    lacking = [call for call in calls if not callable(getattr(found, call, None))]
+    if lacking:
+        raise InvalidInput(f"{what}: {type(found).__name__} lacks {', '.join(lacking)}")
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elastream.errors import ElastreamError
-from elastream.manager.engine import Accounting, Clock, Engine, Job
+from elastream.manager.engine import ENGINE_CALLS, Accounting, Clock, Engine, Job, check_calls
 from elastream.manager.events import Accounted, Event, Trouble, event_to_json
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
@@ -71,6 +71,7 @@ class Run:
             Store(self.folder / STATE) as store,
             RecordingWriter(self.folder / RECORDING) as recording,
         ):
+            check_calls(f"engine {self.header.engine}", engine, ENGINE_CALLS)
             recording.begin(self.header)
             _log.info("running")
             self._managed(engine, store, recording)
