@@ -8,7 +8,7 @@ busy. Waiting needs no core, so many instances fit on two cores; what a batch co
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from elastream.engines.spark.pipeline import Pipeline
+from elastream import Pipeline
 from elastream.workloads.generator import SCHEMA
 
 SENTENCE_MS = 5

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from elastream.commands.settings import header_of
-from elastream.engines.spark.channels.kinds import Files
+from elastream.engines.spark.channels.kinds import kind_of
+from elastream.engines.spark.kind import Spark
+from elastream.engines.spark.options import ChannelOptions
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.engines.spark.run import PipelineFile, RunOptions, records_at, run
+from elastream.engines.spark.run import PipelineFile, SparkJob, records_at
 from elastream.manager.events import Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
+from elastream.manager.run import Run, header_of
 from elastream.measurement import Snapshot
 from elastream.options import build
 from elastream.policies.by_rules import Rules
@@ -93,28 +95,24 @@ def run_on_spark(
     snapshots: list[Snapshot] = []
     events: list[Event] = []
     knobs = replace(build(Knobs, info("rules").knobs, place="rules"), interval_s=interval_s)
-    options = RunOptions(
-        folder=folder / "run",
+    options = Spark(
         master=f"local[{_SLOTS}]",
-        duration_s=duration_s,
         batch_interval_s=batch_s,
         longest_batch_s=batch_s,
-        start={},
-        channel_bound=channel_bound,
-        generate=True,
-        channels=Files(),
+        channels=ChannelOptions(bound=channel_bound),
     )
     policy = Rules(rules=rules)
-    run(
-        PipelineFile(pipeline=pipeline, generator=None if load is None else records_at(load)),
-        policy,
-        knobs,
-        options,
+    file = PipelineFile(pipeline=pipeline, generator=None if load is None else records_at(load))
+    Run(
+        job=SparkJob(file=file, options=options, channels=kind_of(options.channels)),
+        policy=policy,
+        knobs=knobs,
+        folder=folder / "run",
         header=header_of(pipeline.name, "spark", "rules", policy, knobs),
+        duration_s=duration_s,
         on_snapshot=snapshots.append,
         on_event=events.append,
-        on_phase=lambda _: None,
-    )
+    ).run()
     began_s = snapshots[0].at_s - snapshots[0].window_s if snapshots else 0.0
     return SparkRun(operator=operator, snapshots=tuple(snapshots), events=tuple(events), began_s=began_s)
 

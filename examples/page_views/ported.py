@@ -7,7 +7,7 @@ elastream run examples/page_views/ported.py
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from elastream.engines.spark.pipeline import Pipeline
+from elastream import Pipeline
 
 SCHEMA = "at timestamp, visitor string, url string, load_ms int"
 

@@ -10,12 +10,13 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from elastream import __version__
+from elastream._version import __version__
 from elastream.commands import advice, agents, report, serve, simulate
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
 from elastream.commands.decentralized import capacity, decentralized_app
 from elastream.commands.kafka import kafka_app
+from elastream.commands.logs import show_log
 from elastream.commands.rules import rules_app
 from elastream.commands.shared import err
 from elastream.errors import ElastreamError
@@ -46,24 +47,25 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# in the order in which --help lists them
-app.command()(run_commands.run)
-app.command()(run_commands.show)
-app.command()(advice.evaluate)
-app.command(name="simulate")(simulate.simulate_command)
-app.command()(simulate.compare)
-app.command()(advice.plan)
-app.command(name="replay")(advice.replay_command)
-app.command()(report.report)
-app.command()(serve.serve)
-app.command()(advice.policies)
-app.command()(agents.master)
-app.command()(agents.agent)
-app.add_typer(rules_app, name="rules")
-app.add_typer(decentralized_app, name="decentralized")
-app.command()(capacity)
-app.add_typer(cluster_app, name="cluster")
-app.add_typer(kafka_app, name="kafka")
+# panel by panel, in the order in which --help lists them
+_RUN, _ASK, _SHOW, _BY_RULES, _TRY_OUT = "Run", "Ask", "Show", "Scale by rules", "Try out"
+app.command(rich_help_panel=_RUN)(run_commands.run)
+app.add_typer(decentralized_app, name="decentralized", rich_help_panel=_RUN)
+app.command(rich_help_panel=_RUN)(capacity)
+app.command(rich_help_panel=_ASK)(advice.evaluate)
+app.command(rich_help_panel=_ASK)(advice.plan)
+app.command(name="replay", rich_help_panel=_ASK)(advice.replay_command)
+app.command(rich_help_panel=_ASK)(advice.policies)
+app.command(rich_help_panel=_SHOW)(run_commands.show)
+app.command(rich_help_panel=_SHOW)(serve.serve)
+app.command(rich_help_panel=_SHOW)(report.report)
+app.add_typer(rules_app, name="rules", rich_help_panel=_BY_RULES)
+app.command(rich_help_panel=_BY_RULES)(agents.master)
+app.command(rich_help_panel=_BY_RULES)(agents.agent)
+app.command(name="simulate", rich_help_panel=_TRY_OUT)(simulate.simulate_command)
+app.command(rich_help_panel=_TRY_OUT)(simulate.compare)
+app.add_typer(cluster_app, name="cluster", rich_help_panel=_TRY_OUT)
+app.add_typer(kafka_app, name="kafka", rich_help_panel=_TRY_OUT)
 
 
 def _version(wanted: bool) -> None:
@@ -77,8 +79,18 @@ def _main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose",
+            "-v",
+            count=True,
+            show_default=False,
+            help="Before a command: also show what is being done; -vv shows everything.",
+        ),
+    ] = 0,
 ) -> None:
-    pass
+    show_log(verbose)
 
 
 def main() -> None:

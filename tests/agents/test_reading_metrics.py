@@ -145,14 +145,12 @@ def test_bare_metrics_are_those_of_the_only_operator() -> None:
 # Both
 
 
-def a_reader(engine: Any, tmp_path: Path) -> tuple[Reader, list[str]]:
-    told: list[str] = []
-    system = MachineMetrics(tmp_path)
-    return Reader(operators=("map", "sink"), os_metrics=system, engine=engine, on_tell=told.append), told
+def a_reader(engine: Any, tmp_path: Path) -> Reader:
+    return Reader(operators=("map", "sink"), os_metrics=MachineMetrics(tmp_path), engine=engine)
 
 
 def test_what_the_engine_says_goes_before_what_the_system_says(tmp_path: Path) -> None:
-    reader, _ = a_reader(lambda: {"map": {"memory_utilization": 250.0, "latency": 1.0}}, tmp_path)
+    reader = a_reader(lambda: {"map": {"memory_utilization": 250.0, "latency": 1.0}}, tmp_path)
     wanted = (frozenset({"memory_utilization"}), frozenset({"memory_utilization", "latency"}))
     of_map, of_sink = reader(wanted)
     assert of_map == {"memory_utilization": 250.0}
@@ -161,7 +159,9 @@ def test_what_the_engine_says_goes_before_what_the_system_says(tmp_path: Path) -
     assert set(reader.offers) == set(METRICS)
 
 
-def test_an_engine_that_does_not_answer_is_told_once_and_again_after_it_did(tmp_path: Path) -> None:
+def test_an_engine_that_does_not_answer_is_logged_once_and_again_after_it_did(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     answers: Iterator[Mapping[str, Any] | None] = iter([None, None, {}, None])
 
     def engine() -> Mapping[str, Mapping[str, float]]:
@@ -170,13 +170,13 @@ def test_an_engine_that_does_not_answer_is_told_once_and_again_after_it_did(tmp_
             raise ElastreamError("no answer")
         return found
 
-    reader, told = a_reader(engine, tmp_path)
+    reader = a_reader(engine, tmp_path)
     for _ in range(4):
         assert reader((frozenset({"latency"}), frozenset())) == [{}, {}]
-    assert told == ["no answer", "no answer"]
+    assert caplog.messages == ["no answer", "no answer"]
 
 
 def test_without_an_engine_the_systems_metrics_are_offered(tmp_path: Path) -> None:
-    reader, _ = a_reader(None, tmp_path)
+    reader = a_reader(None, tmp_path)
     assert set(reader.offers) <= OF_SYSTEM
     assert reader((frozenset(), frozenset())) == [{}, {}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import struct
@@ -77,19 +78,44 @@ def serving(**options: object) -> Iterator[Serving]:
         found.server.stop()
 
 
+LOGGER = logging.getLogger("elastream.agents.agent_client")
 _runs = count()
 
 
 def an_agent(endpoint: Endpoint, *, name: str = "worker", token: str = "secret") -> tuple[AgentThread, list[str]]:
-    """With what it tells."""
+    """With what it logs."""
 
     def read(wanted: Sequence[frozenset[str]]) -> Sequence[Mapping[str, float]]:
         return [VALUES for _ in wanted]
 
-    told: list[str] = []
     agent = Agent(name=name, run=str(next(_runs)), claims=(Claim("map"),), offers=tuple(VALUES), token=token)
-    client = AgentClient(agent=agent, endpoint=endpoint, read=read, blocks=False, on_tell=told.append)
-    return AgentThread(client), told
+    logged = LogOf(agent)
+    LOGGER.addHandler(logged)
+    client = AgentClient(agent=agent, endpoint=endpoint, read=read, blocks=False)
+    return AgentThread(client), logged.messages
+
+
+class LogOf(logging.Handler):
+    """What one of the agents in this process logs."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__()
+        self.agent = agent
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "agent", None) is self.agent:
+            self.messages.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def logged_from_info_on() -> Iterator[None]:
+    before = LOGGER.level
+    LOGGER.setLevel(logging.INFO)
+    yield
+    LOGGER.setLevel(before)
+    for handler in [handler for handler in LOGGER.handlers if isinstance(handler, LogOf)]:
+        LOGGER.removeHandler(handler)
 
 
 def wait_until(true: Callable[[], object]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -621,13 +622,11 @@ def test_a_recording_that_cannot_be_written_is_told(run: Run, scenario: Path, pa
 
 def test_another_kind_of_channel_is_refused_before_anything_is_deleted(run: Run) -> None:
     Path("pipeline.py").write_text(
-        "from elastream.engines.spark.pipeline import Pipeline\n"
-        "pipeline = Pipeline('p')\n"
-        "pipeline.feed('numbers', schema='id bigint')\n"
+        "from elastream import Pipeline\npipeline = Pipeline('p')\npipeline.feed('numbers', schema='id bigint')\n"
     )
     Path("out/p").mkdir(parents=True)
     said = refused(run("run", "pipeline.py", "--fresh", "--channels", "kafak"))
-    assert said == "channels are files or kafka, found 'kafak' (did you mean 'kafka'?)"
+    assert said == "unknown kind of channels 'kafak' (did you mean 'kafka'?)"
     assert Path("out/p").is_dir()
 
 
@@ -670,6 +669,90 @@ def test_help_mentions_every_argument_and_option(run: Run, command: str, options
 def test_help_lists_every_command(run: Run) -> None:
     out = run("--help").out
     assert all(command.split()[0] in out for command in OPTIONS)
+
+
+GROUPS = {
+    "Run": ["run", "decentralized", "capacity"],
+    "Ask": ["evaluate", "plan", "replay", "policies"],
+    "Show": ["show", "serve", "report"],
+    "Scale by rules": ["rules", "master", "agent"],
+    "Try out": ["simulate", "compare", "cluster", "kafka"],
+}
+
+
+def test_help_shows_the_commands_in_groups(run: Run) -> None:
+    out = run("--help").out
+    panels = re.split(r"^╭─ (.+?) ─+╮$", out, flags=re.MULTILINE)[1:]
+    listed = {
+        title: set(re.findall(r"^│ ([a-z]+) ", panel, flags=re.MULTILINE))
+        for title, panel in zip(panels[::2], panels[1::2], strict=True)
+        if title != "Options"
+    }
+    assert list(listed) == list(GROUPS)
+    assert listed == {title: set(commands) for title, commands in GROUPS.items()}
+
+
+def test_run_shows_its_options_in_groups(run: Run) -> None:
+    out = run("run", "--help").out
+    titles = re.findall(r"^╭─ (.+?) ─+╮$", out, flags=re.MULTILINE)
+    assert titles == ["Arguments", "Options", "Policy", "Run", "Spark", "Cluster", "Channels", "Page"]
+
+
+# Engines
+
+
+def test_a_scenario_is_run_as_on_any_engine(run: Run, scenario: Path) -> None:
+    ran = run("run", scenario, "--engine", "simulated", "--no-serve", "--duration", "5 min", "--json")
+    assert ran.status == 0
+    assert ran.json["final_parallelism"] == {"map": 5}
+    recorded = read_recording(Path("out/steady/recording.jsonl"))
+    assert [(header.engine, header.policy) for header in recorded.headers] == [("simulated", "ds2")]
+    assert Path("out/steady/run.png").exists()
+
+
+def test_fresh_begins_anew(run: Run, scenario: Path) -> None:
+    Path("out/steady").mkdir(parents=True)
+    Path("out/steady/left").write_text("")
+    command = [
+        "run",
+        scenario,
+        "--engine",
+        "simulated",
+        "--no-serve",
+        "--duration",
+        "2 min",
+        "--interval",
+        "1 min",
+    ]
+    assert run(*command, "--dry-run", "--fresh").status == 0
+    assert not Path("out/steady/left").exists()
+    recorded = read_recording(Path("out/steady/recording.jsonl"))
+    assert recorded.headers[0].knobs["dry_run"] is True
+    assert len(recorded.snapshots) == 2
+
+
+def test_an_engine_that_there_is_not_and_options_of_another(run: Run, scenario: Path) -> None:
+    said = refused(run("run", scenario, "--engine", "simulatd"))
+    assert said == "unknown engine 'simulatd' (did you mean 'simulated'?)"
+    said = refused(run("run", scenario, "--engine", "simulated", "--master", "yarn", "--executor-cores", "2"))
+    assert said == "--master, --executor-cores: for the engine spark, found --engine simulated"
+    said = refused(run("run", scenario, "--engine", "simulated", "--set", "speed=2"))
+    assert said.startswith("--set speed: no option of ds2 and no knob")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--start", "words"], "--start: OPERATOR=N with a whole number was expected, found 'words'"),
+        (["--batch-interval", "soon"], "--batch-interval: a duration is a number of seconds"),
+        (["--executor-cores", "0"], "--executor-cores must be at least 1, found 0"),
+        (["--spare-executors", "1"], "--spare-executors: local[32] has no executors, only a cluster has"),
+        (["--nodes", "gone.yaml"], "--nodes: gone.yaml: "),
+        (["--channel-set", "x"], "--channel-set: NAME=VALUE was expected, each once, found 'x'"),
+    ],
+)
+def test_options_of_spark_are_checked_before_anything_starts(run: Run, given: list[str], message: str) -> None:
+    assert refused(run("run", "pipeline.py", *given)).startswith(message)
 
 
 def test_the_version(run: Run) -> None:

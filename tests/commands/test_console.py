@@ -317,6 +317,14 @@ def test_a_policy_is_shown_with_the_knobs_that_its_authors_use(shown: Shown) -> 
     assert "run with: interval_s = 60, warm_up_intervals = 2" in words(lines)
 
 
+def test_a_policy_of_another_package_is_listed_with_where_it_comes_from(shown: Shown) -> None:
+    entry = replace(info("lag"), origin="others 1.0")
+    assert "(from others 1.0)" in " ".join(
+        " ".join(shown(lambda out: console.print_policies(out, [entry]))).split()
+    )
+    assert "from: others 1.0" in shown(lambda out: console.print_policy(out, entry))
+
+
 def test_an_option_without_a_default_says_none(shown: Shown) -> None:
     option = OptionInfo(name="catch_up_s", default=None, unit="s", meaning="how fast")
     lines = shown(lambda out: console.print_options(out, "options", [option]))

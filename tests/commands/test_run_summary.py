@@ -17,6 +17,7 @@ import pytest
 from elastream.cli import main
 from elastream.commands.run_summary import RunSummary
 from elastream.manager.events import Accounted, Event, Held, Proposed
+from elastream.manager.run import Run
 from elastream.measurement import Snapshot
 from elastream.measurement.accounts import Accounts, InputAccount, StepAccount
 from elastream.policies.proposal import Proposal
@@ -96,23 +97,23 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     ) -> tuple[str, int]:
         kept = 0
 
-        def fake_run(*_: Any, on_snapshot: Any, on_event: Any, **__: Any) -> None:
+        def fake_run(run: Run) -> None:
             nonlocal kept
             handed_over: list[weakref.ref[Snapshot]] = []
 
             def hand_over(snapshot: Snapshot) -> None:
                 handed_over.append(weakref.ref(snapshot))
-                on_snapshot(snapshot)
+                run.on_snapshot(snapshot)
 
-            feed(range(windows), hand_over, on_event)
-            on_event(Accounted(at_s=0.0, accounts=accounts))
+            feed(range(windows), hand_over, run.on_event)
+            run.on_event(Accounted(at_s=0.0, accounts=accounts))
             gc.collect()
             kept = sum(snapshot() is not None for snapshot in handed_over)
 
         file = tmp_path / "clicks.py"
         file.write_text(PIPELINE)
         arguments = ["run", str(file), "--folder", str(tmp_path / "run"), "--no-serve", *options]
-        monkeypatch.setattr("elastream.engines.spark.run.run", fake_run)
+        monkeypatch.setattr(Run, "run", fake_run)
         monkeypatch.setattr(sys, "argv", ["elastream", *arguments])
         monkeypatch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as end:

@@ -299,7 +299,7 @@ class TestRecords:
         alone = subject.engine.measure().measurements["count"].observed_per_s
         subject.engine.rescale(to(subject.engine, map=4, count=4))
         together = 0.0
-        for _ in range(_MOST_WINDOWS):  # an engine may take a while after an action, all the more on a busy machine
+        for _ in range(_MOST_WINDOWS):  # an engine may take a while after an action, and longer when busy
             subject.clock.wait(2 * subject.moment_s)
             together = max(together, subject.engine.measure().measurements["count"].observed_per_s or 0.0)
             if together > 2 * alone:

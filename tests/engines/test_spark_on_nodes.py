@@ -9,11 +9,10 @@ import pytest
 
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
-from elastream.engines.spark.channels.kinds import Files
 from elastream.engines.spark.executors import ExecutorOptions
 from elastream.engines.spark.on_nodes import delays_text, executors_on, placed_operator
+from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.engines.spark.run import RunOptions
 from elastream.errors import InvalidInput
 from elastream.nodes import Node, NodePool
 from elastream.nodes.files import WorkerNodes
@@ -81,20 +80,9 @@ def test_it_is_said_plainly_whether_delays_are_emulated() -> None:
     assert "nothing is emulated" in delays_text(nodes(records_per_fetch=0))
 
 
-def test_nodes_need_a_standalone_cluster_or_one_of_their_own(tmp_path: Path) -> None:
-    def options(master: str) -> RunOptions:
-        return RunOptions(
-            folder=tmp_path,
-            master=master,
-            duration_s=1,
-            batch_interval_s=1,
-            longest_batch_s=1,
-            start={},
-            channel_bound=None,
-            generate=False,
-            channels=Files(),
-            nodes=nodes(),
-        )
+def test_nodes_need_a_standalone_cluster_or_one_of_their_own() -> None:
+    def options(master: str) -> SparkOptions:
+        return SparkOptions(master=master, nodes=nodes())
 
     assert options("local[32]").nodes == options("spark://127.0.0.1:7077").nodes == nodes()
     with pytest.raises(InvalidInput, match="--nodes starts workers of a standalone cluster, found --master yarn"):

@@ -13,8 +13,8 @@ from running import Running, costing, kept, wait_until
 
 from elastream.engines.spark import engine as engine_module
 from elastream.engines.spark.channels.files import FileChannel
-from elastream.engines.spark.engine import PipelineFailed
 from elastream.engines.spark.pipeline import Pipeline
+from elastream.manager.engine import EngineFailed
 from elastream.measurement import Snapshot
 
 
@@ -80,7 +80,7 @@ def test_one_that_fails_again_and_again_ends_the_run_with_its_name(
 
     with Running(spark, pipeline, tmp_path) as running:
         running.put("numbers", numbers(20))
-        with pytest.raises(PipelineFailed, match=r"'hopeless' failed 3 times") as error:
+        with pytest.raises(EngineFailed, match=r"'hopeless' failed 3 times") as error:
             measure_until(running, "this will not be said")
         trace = running.workspace.folder / "hopeless.error.txt"
         assert str(trace) in str(error.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -115,7 +117,7 @@ def tasks(running: Running, name: str) -> int:
 
 
 def test_state_is_moved_for_more_instances_and_when_it_is_declared_anew(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Running(spark, declare(tmp_path), tmp_path) as running:
         put(running, 0)
@@ -141,10 +143,12 @@ def test_state_is_moved_for_more_instances_and_when_it_is_declared_anew(
         put(running, 2)
         check(running, 3)
 
-    said: list[str] = []
+    caplog.clear()
+    caplog.set_level(logging.INFO, "elastream")
     changed = declare(tmp_path, counts_partitions=3, max_parallelism=5)
-    with Running(spark, changed, tmp_path, say=said.append) as running:
-        assert said == ["moved the state of 'counts' from 8 to 3 partitions"]
+    with Running(spark, changed, tmp_path) as running:
+        moved = [text for text in caplog.messages if text.startswith("moved")]
+        assert moved == ["moved the state of 'counts' from 8 to 3 partitions"]
         # what was not declared anew goes on with what it had
         assert partitions(running) == {"counts": 3, "joined": 6, "totals": 8, "first": 2}
         plan = {name: read_control(running.workspace.control(name)).parallelism for name in OPERATORS}

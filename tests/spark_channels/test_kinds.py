@@ -11,6 +11,7 @@ from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kafka import KafkaChannel, segments_between
 from elastream.engines.spark.channels.kinds import Files, Kafka, check_kind, kind_of, open_channel
 from elastream.engines.spark.channels.segments import Segment
+from elastream.engines.spark.options import ChannelOptions
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import InvalidInput
 
@@ -56,10 +57,12 @@ def test_a_pipeline_stays_with_its_kind(tmp_path: Path, began: Files | Kafka, go
 
 
 def test_the_kinds_of_the_command() -> None:
-    assert kind_of("files", kafka_servers="a:1") == Files()
-    assert kind_of("kafka", kafka_servers="a:1") == Kafka(servers="a:1")
-    with pytest.raises(InvalidInput, match=r"files or kafka, found 'kafak' \(did you mean 'kafka'\?\)"):
-        kind_of("kafak", kafka_servers="a:1")
+    assert kind_of(ChannelOptions(kind="files", kafka_servers="a:1")) == Files()
+    assert kind_of(ChannelOptions(kind="kafka", kafka_servers="a:1")) == Kafka(servers="a:1")
+    with pytest.raises(InvalidInput, match=r"unknown kind of channels 'kafak' \(did you mean 'kafka'\?\)"):
+        kind_of(ChannelOptions(kind="kafak"))
+    with pytest.raises(InvalidInput, match="--channels kafka: unknown option 'speed'"):
+        kind_of(ChannelOptions(kind="kafka", settings={"speed": "2"}))
 
 
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"kind": "pulsar"})])

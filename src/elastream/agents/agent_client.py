@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import ssl
@@ -22,6 +23,8 @@ from elastream.agents.master_server import Endpoint
 from elastream.agents.messages import Refused, frame, master_message
 from elastream.agents.wire import Decoder
 from elastream.errors import ElastreamError
+
+_log = logging.getLogger(__name__)
 
 CONNECT_WITHIN_S = 10.0
 _DEAD_AFTER_S = 30  # a peer that the network no longer reaches
@@ -42,11 +45,10 @@ class AgentClient:
     read: Read
     blocks: bool = True
     """Whether reading may take long, as over a network: then it is done in a thread."""
-    on_tell: Callable[[str], None] = lambda _: None
     _writer: asyncio.StreamWriter | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     """The time of the next reading may be another than before."""
-    _last_told: str = ""
+    _last_logged: str = ""
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -63,7 +65,7 @@ class AgentClient:
             try:
                 values = await asyncio.to_thread(self.read, wanted) if self.blocks else self.read(wanted)
             except Exception as error:  # of someone else's code: an agent that says nothing is of no use
-                self._tell(f"nothing could be read: {type(error).__name__}: {error}")
+                self._log(logging.WARNING, f"nothing could be read: {type(error).__name__}: {error}")
                 values = [{} for _ in wanted]
             self.agent.read(values, time.monotonic())
             self._send()
@@ -95,7 +97,7 @@ class AgentClient:
             try:
                 await self._session()
             except (ElastreamError, OSError) as error:
-                self._tell(f"{self.endpoint}: {_why(error)}; trying again")
+                self._log(logging.WARNING, f"{self.endpoint}: {_why(error)}; trying again")
             await asyncio.sleep(self.agent.lost())
 
     async def _session(self) -> None:
@@ -130,15 +132,15 @@ class AgentClient:
                 assert not isinstance(message, Refused), "that has raised"
                 if self._writer is None:
                     self._writer = writer
-                    self._tell(f"{self.endpoint}: connected")
+                    self._log(logging.INFO, f"{self.endpoint}: connected")
             self._changed.set()
             self._send()
 
-    def _tell(self, text: str) -> None:
-        """The same again and again is told once."""
-        if text != self._last_told:
-            self._last_told = text
-            self.on_tell(text)
+    def _log(self, level: int, text: str) -> None:
+        """The same again and again is logged once; `agent` tells those of one process apart."""
+        if text != self._last_logged:
+            self._last_logged = text
+            _log.log(level, "%s", text, extra={"agent": self.agent})
 
 
 class AgentThread:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from elastream.agents.engine_metrics import EngineMetrics
@@ -10,14 +11,15 @@ from elastream.agents.os_metrics import OsMetrics, read_os
 from elastream.errors import ElastreamError
 from elastream.policies.rules.metrics import METRICS
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(kw_only=True)
 class Reader:
     operators: tuple[str, ...]
     os_metrics: OsMetrics
     engine: EngineMetrics | None = None
-    on_tell: Callable[[str], None] = lambda _: None
-    _last_told: str = field(default="", init=False)
+    _last_error: str = field(default="", init=False)
 
     @property
     def offers(self) -> tuple[str, ...]:
@@ -41,13 +43,9 @@ class Reader:
         try:
             found = self.engine()
         except ElastreamError as error:
-            self._tell(str(error))
+            if str(error) != self._last_error:  # the same again and again is logged once
+                _log.warning("%s", error)
+            self._last_error = str(error)
             return {}
-        self._tell("")
+        self._last_error = ""
         return found
-
-    def _tell(self, text: str) -> None:
-        """The same again and again is told once."""
-        if text and text != self._last_told:
-            self.on_tell(text)
-        self._last_told = text

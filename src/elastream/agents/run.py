@@ -7,6 +7,7 @@ master that is killed and started again in the same folder goes on with them.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,8 @@ from elastream.manager.store import Store
 from elastream.measurement import Snapshot
 from elastream.measurement.recording import RecordingWriter, snapshot_line
 from elastream.policies.by_rules import Rules
+
+_log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.2
 
@@ -54,7 +57,6 @@ class MasterOptions:
 class Watcher:
     """Whoever looks on: all of it is called by the thread that runs the master."""
 
-    on_tell: Callable[[Tell], None] = _nothing
     on_event: Callable[[Event], None] = _nothing
     on_snapshot: Callable[[Snapshot], None] = _nothing
     on_evaluated: Callable[[Round], None] = _nothing
@@ -87,7 +89,8 @@ class MasterRun:
             options.endpoint,
         )
         self._rules, self._knobs = rules, knobs
-        self._told_of_recording = False
+        self._records = True
+        """Until the recording cannot be written."""
 
     def run(self, on_listening: Callable[[Endpoint], None] = _nothing) -> None:
         """Until its time is over, or until someone sets `clock.stopped`."""
@@ -105,7 +108,7 @@ class MasterRun:
                 self._watch(manager, recording)
             finally:
                 self.server.stop()
-                self._tell_news(recording)
+                self._log_news(recording)
 
     def _manager(self, store: Store, recording: RecordingWriter) -> Manager:
         def on_snapshot(snapshot: Snapshot) -> None:
@@ -133,15 +136,15 @@ class MasterRun:
         try:
             recording.write(line)
         except ElastreamError as error:
-            if not self._told_of_recording:
-                self._watcher.on_tell(Tell(text=str(error), warning=True))
-            self._told_of_recording = True
+            if self._records:
+                _log.warning("%s", error)
+            self._records = False
 
     def _watch(self, manager: Manager, recording: RecordingWriter) -> None:
         until_s = self.clock.steady() + self._options.duration_s
         while not self.clock.stopped.is_set() and self.clock.steady() < until_s:
             found = self.server.next_round(_LOOK_EVERY_S)
-            self._tell_news(recording)
+            self._log_news(recording)
             if found is not None:
                 self._evaluate(manager, found)
 
@@ -178,11 +181,11 @@ class MasterRun:
         except ElastreamError:
             return None
 
-    def _tell_news(self, recording: RecordingWriter) -> None:
+    def _log_news(self, recording: RecordingWriter) -> None:
         for item in self.server.news():
             match item:
-                case Tell():
-                    self._watcher.on_tell(item)
+                case Tell(text=text, warning=warning):
+                    _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
                 case Late(reading=reading):
                     self._record(recording, {"event": LATE_READING, **asdict(reading)})
 

@@ -10,8 +10,9 @@ import typer
 
 from elastream.commands import console
 from elastream.commands.as_json import policy_json, print_json, proposal_json
-from elastream.commands.settings import pairs_of, policy_and_knobs, rates_of, with_rules
-from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, err, out
+from elastream.commands.settings import PolicyOptions, pairs_of, rates_of
+from elastream.commands.shared import JsonOption, PolicyOption, SetOption, err, out
+from elastream.commands.signature import from_options
 from elastream.manager.events import event_to_json
 from elastream.manager.knobs import Knobs
 from elastream.manager.replay import replay
@@ -19,8 +20,8 @@ from elastream.measurement import Snapshot
 from elastream.measurement.recording import read_recording
 from elastream.measurement.snapshot_format import read_snapshot
 from elastream.options import describe
-from elastream.policies.catalog import Remembers, catalog, create, info
-from elastream.policies.knowledge import NOTHING_KNOWN
+from elastream.policies.catalog import catalog, create, info
+from elastream.policies.evaluate import evaluate as advice_of
 from elastream.policies.starting_plan import starting_plan
 
 
@@ -38,8 +39,7 @@ def evaluate(
     """
     chosen = create(policy, pairs_of(settings))
     found = read_snapshot(snapshot)
-    known = chosen.remember(found, NOTHING_KNOWN) if isinstance(chosen, Remembers) else NOTHING_KNOWN
-    proposal = chosen(found, known)
+    proposal = advice_of(found, chosen)
     if as_json:
         missing = list(found.missing)
         print_json({**proposal_json(proposal), "complete": found.is_complete, "missing": missing})
@@ -80,11 +80,10 @@ def plan(
     )
 
 
+@from_options
 def replay_command(
     recording: Annotated[Path, typer.Argument(help="A recording (JSON lines).")],
-    policy: PolicyOption = "ds2",
-    rules: RulesOption = None,
-    settings: SetOption = None,
+    policy: PolicyOptions,
     ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -93,13 +92,12 @@ def replay_command(
     Nothing is acted upon: each window is judged with the parallelism that it was recorded with.
     """
     windows = _windows(recording, ignore_cut_off=ignore_cut_off)
-    policy, given = with_rules(policy, rules, pairs_of(settings))
-    chosen, knobs = policy_and_knobs(policy, given, dataflow=windows[-1].dataflow)
-    events = replay(windows, chosen, knobs)
+    chosen = policy.chosen(dataflow=windows[-1].dataflow)
+    events = replay(windows, chosen.policy, chosen.knobs)
     if as_json:
         print_json([event_to_json(event) for event in events])
     else:
-        console.print_replay(out, policy, windows, events)
+        console.print_replay(out, chosen.name, windows, events)
 
 
 def _windows(path: Path, *, ignore_cut_off: bool) -> tuple[Snapshot, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -24,11 +25,11 @@ from elastream.agents.messages import Claim
 from elastream.agents.monitored import graph_of
 from elastream.agents.os_metrics import MachineMetrics, ProcessMetrics
 from elastream.agents.reader import Reader
-from elastream.agents.rounds import Tell
 from elastream.agents.run import MasterOptions, MasterRun, Watcher
 from elastream.agents.security import TOKEN_VARIABLE, agent_tls, check_exposure, master_tls, read_token
 from elastream.agents.subscription import views_of
 from elastream.commands.live_master import LiveMaster
+from elastream.commands.logs import log_shown_by
 from elastream.commands.named_engine import named_engine
 from elastream.commands.settings import RULES, pairs_of, policy_and_knobs
 from elastream.commands.settings import duration as duration_of
@@ -37,6 +38,8 @@ from elastream.errors import InvalidInput
 from elastream.manager.events import Event, event_to_json
 from elastream.manager.signals import stopping_on_signals
 from elastream.policies.by_rules import Rules
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 7474
 _UNTOLD = ("proposed", "ignored", "phase", "judged")
@@ -101,11 +104,13 @@ def master(
         record=record,
     )
     exposed = check_exposure(host, options.token, options.endpoint.tls)
-    with LiveMaster(err if as_json else out, f"rules of {rules}") as live:
-        watcher = _json_watcher() if as_json else _live_watcher(live)
-        run = MasterRun(chosen, knobs, adaptor, options, watcher)
+    with (
+        LiveMaster(err if as_json else out, f"rules of {rules}") as live,
+        log_shown_by(_print_log_line if as_json else live.log),
+    ):
+        run = MasterRun(chosen, knobs, adaptor, options, _json_watcher() if as_json else _live_watcher(live))
         if exposed is not None:
-            watcher.on_tell(Tell(text=exposed, warning=True))
+            _log.warning("%s", exposed)
 
         def on_listening(endpoint: Endpoint) -> None:
             if as_json:
@@ -125,7 +130,7 @@ def master(
 
 
 def _live_watcher(live: LiveMaster) -> Watcher:
-    return Watcher(on_tell=live.tell, on_event=live.event, on_snapshot=live.snapshot)
+    return Watcher(on_event=live.event, on_snapshot=live.snapshot)
 
 
 def _json_watcher() -> Watcher:
@@ -133,10 +138,12 @@ def _json_watcher() -> Watcher:
         if event.event not in _UNTOLD:
             _print_line(event_to_json(event))
 
-    def on_tell(news: Tell) -> None:
-        _print_line({"event": "warning" if news.warning else "told", "text": news.text})
+    return Watcher(on_event=on_event)
 
-    return Watcher(on_tell=on_tell, on_event=on_event)
+
+def _print_log_line(record: logging.LogRecord) -> None:
+    event = "warning" if record.levelno >= logging.WARNING else "told"
+    _print_line({"event": event, "text": record.getMessage()})
 
 
 def _print_line(value: dict[str, Any]) -> None:
@@ -173,20 +180,12 @@ def agent(
     The master says which metrics it wants, and how often. Without a connection the agent goes on reading, keeps
     what it can, and tries again.
     """
-
-    def tell(text: str) -> None:
-        if as_json:
-            _print_line({"event": "told", "text": text})
-        else:
-            out.print(text, soft_wrap=True)
-
     claims = tuple(map(_claim, operator))
     operators = tuple(claim.operator for claim in claims)
     reader = Reader(
         operators=operators,
         os_metrics=MachineMetrics(disk) if pid is None else ProcessMetrics(pid, disk, cores),
         engine=None if engine_metrics is None else json_metrics(engine_metrics, operators),
-        on_tell=tell,
     )
     endpoint = _endpoint(master)
     client = AgentClient(
@@ -199,9 +198,9 @@ def agent(
         ),
         endpoint=Endpoint(host=endpoint.host, port=endpoint.port, tls=agent_tls(tls_authority)),
         read=reader,
-        on_tell=tell,
     )
-    with suppress(asyncio.CancelledError):
+    show = _print_log_line if as_json else lambda record: out.print(record.getMessage(), soft_wrap=True)
+    with log_shown_by(show), suppress(asyncio.CancelledError):
         asyncio.run(_until_stopped(client))
 
 

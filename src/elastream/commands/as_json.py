@@ -65,6 +65,7 @@ def accounts_json(accounts: Accounts) -> dict[str, Any]:
 def policy_json(entry: PolicyInfo) -> dict[str, Any]:
     return {
         "name": entry.name,
+        "origin": entry.origin,
         "summary": entry.summary,
         "needs": entry.needs,
         "good_for": entry.good_for,

@@ -250,7 +250,8 @@ def sparkline(values: Sequence[float], width: int = _SPARKLINE_WIDTH) -> str:
 def print_policies(console: Console, policies: Sequence[PolicyInfo]) -> None:
     table = text_table("name", "what it does", "needs", "good for")
     for info in policies:
-        table.add_row(Text(info.name, style="bold"), info.summary, info.needs, info.good_for)
+        summary = f"{info.summary} (from {info.origin})" if info.origin else info.summary
+        table.add_row(Text(info.name, style="bold"), summary, info.needs, info.good_for)
     print_table(console, "policies", table)
 
 
@@ -264,6 +265,8 @@ def print_options(console: Console, title: str, options: Sequence[OptionInfo]) -
 def print_policy(console: Console, info: PolicyInfo) -> None:
     console.print(Text.assemble((info.name, "bold"), f": {info.summary}"))
     console.print(f"needs: {info.needs}\ngood for: {info.good_for}")
+    if info.origin:
+        console.print(f"from: {info.origin}")
     if info.knobs:
         console.print(f"run with: {', '.join(f'{name} = {value}' for name, value in info.knobs.items())}")
     print_options(console, f"options of {info.name} (--set NAME=VALUE)", policy_options(info))

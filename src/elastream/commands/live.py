@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from types import TracebackType
 from typing import Self
 
@@ -57,6 +58,13 @@ class LiveRun:
     ) -> None:
         if self._live is not None:
             self._live.__exit__(kind, error, trace)
+
+    def log(self, record: logging.LogRecord) -> None:
+        """What is being done stands above the table; warnings are lines below it."""
+        if record.levelno == logging.INFO:
+            self.phase(record.getMessage())
+        else:
+            self.line(Text(record.getMessage(), style="yellow" if record.levelno > logging.INFO else "dim"))
 
     def phase(self, phase: str) -> None:
         self._phase = phase

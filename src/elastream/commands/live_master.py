@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from rich.table import Table
 from rich.text import Text
 
-from elastream.agents.rounds import Tell
 from elastream.commands.live import LiveRun
 from elastream.manager.events import Event, Judged
 from elastream.measurement import Snapshot
@@ -20,8 +20,9 @@ _PLAIN_EVERY_S = 60.0  # where lines are not overwritten, but pile up
 class LiveMaster(LiveRun):
     _shown_at_s: float | None = None
 
-    def tell(self, news: Tell) -> None:
-        self.line(Text(news.text, style="yellow" if news.warning else ""))
+    def log(self, record: logging.LogRecord) -> None:
+        """Agents come and go: each of that is a line."""
+        self.line(Text(record.getMessage(), style="yellow" if record.levelno > logging.INFO else ""))
 
     def event(self, event: Event) -> None:
         if not isinstance(event, Judged):  # by the rates at the sources, which agents do not know

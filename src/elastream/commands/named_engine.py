@@ -18,10 +18,10 @@ from elastream.agents.engine_metrics import write_metrics
 from elastream.engines.simulated.engine import SimulatedEngine
 from elastream.engines.simulated.scenario import read_scenario
 from elastream.errors import InvalidInput
+from elastream.manager.engine import ENGINE_CALLS
 from elastream.policies.rules.metrics import METRICS
 
 _CALLS = ("operators", "current_size", "original_size", "set_size")
-_ENGINE_CALLS = ("graph", "plan", "measure", "rescale")
 
 
 def named_engine(name: str, folder: Path) -> Adaptor:
@@ -31,7 +31,7 @@ def named_engine(name: str, folder: Path) -> Adaptor:
     found = _imported(name)
     if isinstance(found, type) or (callable(found) and not _has(found, _CALLS)):
         found = _made(name, found)
-    if _has(found, _ENGINE_CALLS):
+    if _has(found, ENGINE_CALLS):
         return EngineAdaptor(found)
     lacking = [call for call in _CALLS if not callable(getattr(found, call, None))]
     if lacking:

@@ -1,11 +1,13 @@
-"""`elastream run` and `show`: pipelines on Spark."""
+"""`elastream run` and `show`: pipelines on an engine, and what they look like."""
 
 from __future__ import annotations
 
 import shutil
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from rich.console import Console
@@ -14,173 +16,147 @@ from rich.text import Text
 from elastream.commands import console, plots
 from elastream.commands.as_json import accounts_json, print_json
 from elastream.commands.live import LiveRun
+from elastream.commands.logs import log_shown_by
 from elastream.commands.run_summary import RunSummary
-from elastream.commands.serve import HostOption, KnownAsOption, PortOption, Shown, address_of, serving
-from elastream.commands.settings import counts_of, header_of, pairs_of, policy_and_knobs, with_rules
-from elastream.commands.settings import duration as duration_of
-from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, err, out
+from elastream.commands.serve import PageOptions, Shown, serving
+from elastream.commands.settings import PolicyOptions, pairs_of, settings_for
+from elastream.commands.shared import JsonOption, err, out
+from elastream.commands.signature import flags_given, from_options
 from elastream.dataflow import render
-from elastream.errors import ElastreamError
+from elastream.engines.registry import ENGINES, engine_kind, read_job
+from elastream.engines.spark.kind import Spark
+from elastream.errors import ElastreamError, InvalidInput
+from elastream.manager.engine import EngineFailed, EngineKind, LeavesElsewhere
 from elastream.manager.events import Event, event_to_json
-from elastream.manager.loop import WallClock
+from elastream.manager.run import RECORDING, Run
 from elastream.measurement import Snapshot
 from elastream.measurement.accounts import Accounts
-from elastream.nodes.files import WorkerNodes, read_worker_nodes
-from elastream.web.address import DEFAULT_PORT, LOOPBACK
+from elastream.nodes.files import WorkerNodes
+from elastream.options import option
+
+_SPARK = "spark"
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What holds for a run on any engine."""
+
+    PANEL: ClassVar = "Run"
+
+    engine: str = option(_SPARK, "what runs it: spark, simulated (a scenario), or an engine of another package")
+    duration_s: float | None = option(None, "how long, e.g. '3 min'; until Ctrl-C where not given", unit="s")
+    interval: str | None = option(None, "short for --set interval=...")
+    dry_run: bool = option(False, "everything but the act")
+    folder: Path | None = option(None, "where channels, checkpoints and the recording are kept")
+    fresh: bool = option(False, "begin anew: delete what an earlier run left there")
+    serve: bool = option(True, "show it in the browser while it runs")
+
+    def with_short_forms(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """The settings with those that have an option of their own."""
+        short = {} if self.interval is None else {"interval": self.interval}
+        return {**settings, **short, **({"dry_run": "true"} if self.dry_run else {})}
+
+
+@from_options
 def run(
-    file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline, such as examples/wordcount.py.")],
-    policy: PolicyOption = "ds2",
-    rules: RulesOption = None,
-    settings: SetOption = None,
-    master: Annotated[
-        str, typer.Option(help="Where Spark runs: local[32] offers 32 slots, spark://HOST:PORT is a cluster.")
-    ] = "local[32]",
-    nodes: Annotated[
-        Path | None,
-        typer.Option(help="A YAML file with nodes and delays: workers are started and stopped on those chosen."),
-    ] = None,
-    executor_cores: Annotated[int, typer.Option(help="Slots of an executor on a cluster.")] = 4,
-    executor_memory: Annotated[str, typer.Option(help="Memory of an executor on a cluster.")] = "1g",
-    spare_executors: Annotated[
-        int, typer.Option(help="Kept warm beyond what is needed, so that growing need not wait for them.")
-    ] = 0,
-    min_executors: Annotated[int, typer.Option(help="At least so many.")] = 1,
-    max_executors: Annotated[int | None, typer.Option(help="At most so many.")] = None,
-    duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
-    interval: Annotated[str | None, typer.Option(help="Short for --set interval=...")] = None,
-    batch_interval: Annotated[str, typer.Option(help="How often each operator takes a batch.")] = "1 s",
-    longest_batch: Annotated[
-        str, typer.Option(help="How long a batch may take: the longer, the fewer instances are needed.")
-    ] = "3 s",
-    start: Annotated[
-        list[str] | None, typer.Option(help="OPERATOR=N, repeatable: the parallelism to begin with.")
-    ] = None,
-    channel_bound: Annotated[
-        int | None, typer.Option(help="Records that may wait in a channel before its writer is held back.")
-    ] = None,
-    channels: Annotated[str, typer.Option(help="What lies between operators: files or kafka.")] = "files",
-    kafka_servers: Annotated[
-        str, typer.Option(help="For --channels kafka; `elastream kafka start` runs a broker.")
-    ] = "localhost:9092",
-    folder: Annotated[
-        Path | None, typer.Option(help="Where channels, checkpoints and the recording are kept.")
-    ] = None,
-    fresh: Annotated[bool, typer.Option(help="Begin anew: delete what an earlier run left there.")] = False,
-    generate: Annotated[bool, typer.Option(help="Write the file's own load to its feed.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Everything but the act.")] = False,
-    serve: Annotated[bool, typer.Option(help="Show it in the browser while it runs.")] = True,
-    port: PortOption = DEFAULT_PORT,
-    host: HostOption = LOOPBACK,
-    known_as: KnownAsOption = None,
+    file: Annotated[
+        Path, typer.Argument(help="For Spark a Python file with a Pipeline, such as examples/wordcount.py.")
+    ],
+    policy: PolicyOptions,
+    options: RunOptions,
+    spark: Spark,
+    page: PageOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a pipeline on Spark and keep it at the right size.
+    """Run a pipeline on Spark, or on another engine, and keep it at the right size.
 
     A live table and a page while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends
     it after the batches under way; started again with the same folder, it goes on where it stopped. Exits with 1
     if the records of some operator do not add up.
     """
-    from elastream.engines.spark.channels.kinds import delete_topics, kind_of
-    from elastream.engines.spark.engine import PipelineFailed
-    from elastream.engines.spark.executors import ExecutorOptions
-    from elastream.engines.spark.run import RunOptions, read_pipeline
-    from elastream.engines.spark.run import run as run_pipeline
-
-    found = read_pipeline(file)
-    policy, given = with_rules(policy, rules, pairs_of(settings))
-    if interval is not None:
-        given["interval"] = interval
-    if dry_run:
-        given["dry_run"] = "true"
-    chosen, knobs = policy_and_knobs(policy, given, dataflow=found.pipeline.graph())
-    kind = kind_of(channels, kafka_servers=kafka_servers)
-    where = folder or Path("out") / found.pipeline.name
-    if fresh:
-        for left in delete_topics(where / "channels"):
-            err.print(left, soft_wrap=True)
-        shutil.rmtree(where, ignore_errors=True)
-    options = RunOptions(
-        folder=where,
-        master=master,
-        duration_s=duration_of("--duration", duration),
-        batch_interval_s=duration_of("--batch-interval", batch_interval),
-        longest_batch_s=duration_of("--longest-batch", longest_batch),
-        start=counts_of("--start", start),
-        channel_bound=channel_bound,
-        generate=generate,
-        executors=ExecutorOptions(
-            cores=executor_cores,
-            memory=executor_memory,
-            spare=spare_executors,
-            least=min_executors,
-            most=max_executors,
-        ),
-        channels=kind,
-        nodes=None if nodes is None else read_worker_nodes(nodes),
+    kind, settings = _kind(options.engine, spark, pairs_of(policy.settings))
+    job = read_job(options.engine, kind, file)
+    chosen = policy.chosen(dataflow=job.graph(), given=options.with_short_forms(settings))
+    folder = options.folder or Path("out") / job.name
+    if options.fresh:
+        if isinstance(job, LeavesElsewhere):
+            job.delete_elsewhere(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    managed = Run(
+        job=job,
+        policy=chosen.policy,
+        knobs=chosen.knobs,
+        folder=folder,
+        header=chosen.header(job.name, options.engine),
+        duration_s=options.duration_s,
     )
+    shown = Shown(pipeline=job.name, kind="run", engine=options.engine, chosen=chosen, dataflow=job.graph())
     summary = RunSummary()
-    clock = WallClock()
-    shown = Shown(
-        pipeline=found.pipeline.name,
-        kind="run",
-        policy_name=policy,
-        policy=chosen,
-        knobs=knobs,
-        dataflow=found.pipeline.graph(),
-    )
-    with (
-        serving(shown, address_of(host, port, known_as), clock.wake) if serve else nullcontext() as served,
-        LiveRun(err if as_json else out, found.pipeline.name) as live,
-    ):
-        feed, inbox = served or (None, None)
-
-        def on_snapshot(snapshot: Snapshot) -> None:
-            summary.snapshot(snapshot)
-            live.snapshot(snapshot)
-            if feed is not None:
-                feed.snapshot(snapshot)
-
-        def on_event(event: Event) -> None:
-            summary.event(event)
-            live.event(event)
-            if feed is not None:
-                feed.event(event)
-
+    with _watched(managed, shown, summary, page if options.serve else None, err if as_json else out) as watched:
         try:
-            run_pipeline(
-                found,
-                chosen,
-                knobs,
-                options,
-                header=header_of(found.pipeline.name, "spark", policy, chosen, knobs),
-                on_snapshot=on_snapshot,
-                on_event=on_event,
-                on_phase=live.phase,
-                clock=clock,
-                inbox=inbox,
-            )
-        except PipelineFailed as error:
+            watched.run()
+        except EngineFailed as error:
             raise ElastreamError(str(error)) from None
-    _summarize(found.pipeline.name, summary, where, options.nodes, as_json=as_json)
+    nodes = spark.nodes if kind is spark else None
+    _summarize(f"{job.name} on {_title(options.engine)}", job.name, summary, folder, nodes, as_json=as_json)
     _conclude(summary.accounts, err if as_json else out)
 
 
-def _summarize(name: str, run: RunSummary, folder: Path, nodes: WorkerNodes | None, *, as_json: bool) -> None:
-    from elastream.engines.spark.on_nodes import delays_text
+def _kind(engine: str, spark: Spark, settings: Mapping[str, str]) -> tuple[EngineKind, Mapping[str, str]]:
+    """The engine with its options, and the settings that are not among them."""
+    if engine == _SPARK:
+        return spark, settings
+    given = flags_given(spark)
+    if given:
+        raise InvalidInput(f"{', '.join(given)}: for the engine {_SPARK}, found --engine {engine}")
+    of_engine, others = settings_for(ENGINES.named(engine), settings)
+    return engine_kind(engine, of_engine), others
 
-    plot = folder / "run.png"
+
+@contextmanager
+def _watched(run: Run, shown: Shown, summary: RunSummary, page: PageOptions | None, to: Console) -> Iterator[Run]:
+    """The run with all that look at it: the summary, the live table and the page."""
+    with (
+        nullcontext() if page is None else serving(shown, page.address(), run.clock.wake) as served,
+        LiveRun(to, shown.pipeline) as live,
+        log_shown_by(live.log),
+    ):
+        feed, inbox = served or (None, None)
+        looking: list[Any] = [summary, live, *([] if feed is None else [feed])]
+
+        def on_snapshot(snapshot: Snapshot) -> None:
+            for one in looking:
+                one.snapshot(snapshot)
+
+        def on_event(event: Event) -> None:
+            for one in looking:
+                one.event(event)
+
+        yield replace(run, on_snapshot=on_snapshot, on_event=on_event, inbox=inbox)
+
+
+def _title(engine: str) -> str:
+    return engine.capitalize() if engine == _SPARK else engine
+
+
+def _summarize(
+    title: str, name: str, run: RunSummary, folder: Path, nodes: WorkerNodes | None, *, as_json: bool
+) -> None:
+    delays = None
+    if nodes is not None:
+        from elastream.engines.spark.on_nodes import delays_text
+
+        delays = delays_text(nodes)
+    plot, recording = folder / "run.png", folder / RECORDING
     if run.last is not None:
-        plots.plot_run(run.history, plot, title=f"{name} on Spark")
+        plots.plot_run(run.history, plot, title=title)
     if as_json:
-        files = {"recording": str(folder / "recording.jsonl"), "plot": str(plot)}
-        print_json({"pipeline": name, **_told(run, None if nodes is None else delays_text(nodes)), **files})
+        print_json({"pipeline": name, **_told(run, delays), "recording": str(recording), "plot": str(plot)})
         return
     console.print_run(out, name, run)
-    if nodes is not None:
-        out.print(delays_text(nodes), soft_wrap=True)
-    out.print(f"recording: {folder / 'recording.jsonl'}, plot: {plot}")
+    if delays is not None:
+        out.print(delays, soft_wrap=True)
+    out.print(f"recording: {recording}, plot: {plot}")
 
 
 def _told(run: RunSummary, delays: str | None) -> dict[str, Any]:

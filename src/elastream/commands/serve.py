@@ -8,18 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
 from elastream.commands.as_json import print_json
-from elastream.commands.settings import header_of
+from elastream.commands.settings import ChosenPolicy
 from elastream.commands.shared import JsonOption, err
+from elastream.commands.signature import from_options
 from elastream.dataflow import Dataflow
 from elastream.manager.inbox import Inbox
-from elastream.manager.knobs import Knobs
 from elastream.policies.by_rules import Rules
-from elastream.policies.catalog import Policy
 from elastream.web.address import DEFAULT_PORT, LOOPBACK, Address
 
 if TYPE_CHECKING:
@@ -28,22 +27,36 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 0.5
 
-PortOption = Annotated[
-    int,
-    typer.Option(min=0, max=65_535, help="Of the page and its API; where it is in use the next, 0 for any."),
-]
-HostOption = Annotated[str, typer.Option(help="The address to serve on; by default only this machine reaches it.")]
-KnownAsOption = Annotated[
-    list[str] | None,
-    typer.Option("--known-as", help="A further name that the server goes by, with --host; repeatable."),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """Where the page and its API are served."""
+
+    PANEL: ClassVar = "Page"
+
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65_535, help="Of the page and its API; where it is in use the next, 0 for any."),
+    ] = DEFAULT_PORT
+    host: Annotated[
+        str, typer.Option(help="The address to serve on; by default only this machine reaches it.")
+    ] = LOOPBACK
+    known_as: Annotated[
+        list[str] | None,
+        typer.Option("--known-as", help="A further name that the server goes by, with --host; repeatable."),
+    ] = None
+
+    def address(self) -> Address:
+        if self.host not in (LOOPBACK, "localhost", "::1"):
+            reach = f"others than this machine can reach {self.host}"
+            err.print(f"{reach}, and nothing is encrypted: put a proxy before it", soft_wrap=True)
+        return Address(host=self.host, port=self.port, names=tuple(self.known_as or ()))
 
 
+@from_options
 def serve(
     recording: Annotated[Path, typer.Argument(help="A recording (JSON lines), finished or still being written.")],
-    port: PortOption = DEFAULT_PORT,
-    host: HostOption = LOOPBACK,
-    known_as: KnownAsOption = None,
+    page: PageOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show a recording in the browser, and what is added to it, until Ctrl-C.
@@ -63,8 +76,8 @@ def serve(
     elif followed.cut_off:
         err.print(f"{recording}: the last line is cut off, or still being written", soft_wrap=True)
     shown = ConfigurationView(pipeline=name, shown="recording", policy=None, options=(), knobs=(), acts=False)
-    with Server(feed, shown, address_of(host, port, known_as)) as server:
-        _tell(server, asked=port)
+    with Server(feed, shown, page.address()) as server:
+        _tell(server, asked=page.port)
         if as_json:
             print_json({"url": server.url})
         _until_interrupted(lambda: go_on(followed, feed))
@@ -76,9 +89,8 @@ class Shown:
 
     pipeline: str
     kind: Literal["run", "simulation"]
-    policy_name: str
-    policy: Policy
-    knobs: Knobs
+    engine: str
+    chosen: ChosenPolicy
     dataflow: Dataflow
 
 
@@ -92,13 +104,14 @@ def serving(shown: Shown, address: Address, wake: Callable[[], None]) -> Iterato
     from elastream.web.rules_file import RulesFile
     from elastream.web.server import Server
 
-    rules = shown.policy.file if isinstance(shown.policy, Rules) and shown.policy.file else None
+    policy, knobs = shown.chosen.policy, shown.chosen.knobs
+    rules = policy.file if isinstance(policy, Rules) and policy.file else None
     configuration = ConfigurationView(
         pipeline=shown.pipeline,
         shown=shown.kind,
-        policy=shown.policy_name,
-        options=option_views(shown.policy),
-        knobs=option_views(shown.knobs),
+        policy=shown.chosen.name,
+        options=option_views(policy),
+        knobs=option_views(knobs),
         rules_file=rules,
         acts=True,
     )
@@ -108,8 +121,7 @@ def serving(shown: Shown, address: Address, wake: Callable[[], None]) -> Iterato
         token=secrets.token_urlsafe(24),
         rules=None if rules is None else RulesFile(path=Path(rules), dataflow=shown.dataflow),
     )
-    engine = "spark" if shown.kind == "run" else "simulated"
-    feed.begin(header_of(shown.pipeline, engine, shown.policy_name, shown.policy, shown.knobs))
+    feed.begin(shown.chosen.header(shown.pipeline, shown.engine))
     with Server(feed, configuration, address, acting=acting) as server:
         _tell(server, asked=address.port, token=acting.token)
         yield feed, inbox
@@ -119,12 +131,6 @@ def show_until_interrupted() -> None:
     """What was run is over; Ctrl-C then is no failure."""
     err.print("the run has ended; Ctrl-C ends showing it")
     _until_interrupted(lambda: None)
-
-
-def address_of(host: str, port: int, known_as: list[str] | None) -> Address:
-    if host not in (LOOPBACK, "localhost", "::1"):
-        err.print(f"others than this machine can reach {host}, and nothing is encrypted: put a proxy before it")
-    return Address(host=host, port=port, names=tuple(known_as or ()))
 
 
 def _until_interrupted(look: Callable[[], None]) -> None:

@@ -3,20 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from elastream.commands.shared import PolicyOption, RulesOption, SetOption
 from elastream.dataflow import Dataflow
 from elastream.durations import seconds
 from elastream.engines.simulated.scenario import Scenario
 from elastream.errors import InvalidInput, nearest
 from elastream.manager.knobs import Knobs
+from elastream.manager.run import header_of
 from elastream.measurement.recording import RunHeader
-from elastream.options import build, describe, settings_of
+from elastream.options import build, describe
 from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import Policy, create, info
 
 DEFAULT_POLICY, RULES = "ds2", "rules"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyOptions:
+    """Which policy a command asks, and with which settings."""
+
+    PANEL: ClassVar = "Policy"
+
+    policy: PolicyOption = DEFAULT_POLICY
+    rules: RulesOption = None
+    settings: SetOption = None
+
+    def chosen(
+        self,
+        scenario: Scenario | None = None,
+        *,
+        dataflow: Dataflow | None = None,
+        given: Mapping[str, str] | None = None,
+    ) -> ChosenPolicy:
+        """What --rules is short for put in place; `given` are the settings, where they are not those of --set."""
+        written = pairs_of(self.settings) if given is None else given
+        name, settings = with_rules(self.policy, self.rules, written)
+        policy, knobs = policy_and_knobs(name, settings, scenario, dataflow=dataflow)
+        return ChosenPolicy(name=name, policy=policy, knobs=knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenPolicy:
+    name: str
+    policy: Policy
+    knobs: Knobs
+
+    def header(self, pipeline: str, engine: str) -> RunHeader:
+        return header_of(pipeline, engine, self.name, self.policy, self.knobs)
 
 
 def duration(option: str, written: str) -> float:
@@ -67,11 +104,11 @@ def policy_and_knobs(
     return created, build(Knobs, knobs, place="manager")
 
 
-def header_of(pipeline: str, engine: str, name: str, policy: Policy, knobs: Knobs) -> RunHeader:
-    """What the recording of a run begins with, so that a report of it knows what was run."""
-    return RunHeader(
-        pipeline=pipeline, engine=engine, policy=name, options=settings_of(policy), knobs=settings_of(knobs)
-    )
+def settings_for(options_class: type[Any], settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Those of --set that are options of this class, and the others."""
+    known = _names(options_class)
+    of_class = {name: value for name, value in settings.items() if _meant(name, known) in known}
+    return of_class, {name: value for name, value in settings.items() if name not in of_class}
 
 
 def _for_pipeline(rules: Rules, dataflow: Dataflow | None) -> Rules:
@@ -118,14 +155,4 @@ def rates_of(pairs: Iterable[str] | None) -> dict[str, float]:
             raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}") from None
         if not source:
             raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}")
-    return found
-
-
-def counts_of(option: str, pairs: Iterable[str] | None) -> dict[str, int]:
-    found = {}
-    for pair in pairs or ():
-        operator, _, value = pair.rpartition("=")
-        if not operator or not value.isdecimal():
-            raise InvalidInput(f"{option} takes OPERATOR=N with a whole number, found {pair!r}")
-        found[operator.strip()] = int(value)
     return found

@@ -11,26 +11,10 @@ import typer
 
 from elastream.commands import console, plots
 from elastream.commands.as_json import print_json, run_json
-from elastream.commands.serve import (
-    HostOption,
-    KnownAsOption,
-    PortOption,
-    Shown,
-    address_of,
-    serving,
-    show_until_interrupted,
-)
-from elastream.commands.settings import header_of, pairs_of, policy_and_knobs, with_rules
-from elastream.commands.shared import (
-    JsonOption,
-    OutOption,
-    PolicyOption,
-    RulesOption,
-    SetOption,
-    out,
-    progress,
-    writing_to,
-)
+from elastream.commands.serve import PageOptions, Shown, serving, show_until_interrupted
+from elastream.commands.settings import PolicyOptions, pairs_of, policy_and_knobs
+from elastream.commands.shared import JsonOption, OutOption, SetOption, out, progress, writing_to
+from elastream.commands.signature import from_options
 from elastream.engines.simulated.pace import Pace
 from elastream.engines.simulated.scenario import Scenario, read_scenario
 from elastream.engines.simulated.simulation import Simulation, Watched, simulate, simulate_ideal
@@ -40,25 +24,21 @@ from elastream.manager.knobs import Knobs
 from elastream.measurement.recording import RecordingWriter, RunHeader, snapshot_line
 from elastream.options import build
 from elastream.policies.catalog import Policy, create
-from elastream.web.address import DEFAULT_PORT, LOOPBACK
 
 _IDEAL = "ideal"  # no policy: it knows what no policy can know
 
 
+@from_options
 def simulate_command(
     scenario: Annotated[Path, typer.Argument(help="A scenario in YAML: pipeline, capacities, load.")],
-    policy: PolicyOption = "ds2",
-    rules: RulesOption = None,
-    settings: SetOption = None,
+    policy: PolicyOptions,
+    page: PageOptions,
     folder: OutOption = Path("out"),
     record: Annotated[Path | None, typer.Option(help="Also write a recording (JSON lines) there.")] = None,
     serve: Annotated[bool, typer.Option("--serve", help="Show it in the browser, as --speed says.")] = False,
     speed: Annotated[
         float, typer.Option(min=0.001, max=1e6, help="With --serve: simulated seconds in each real one.")
     ] = 60.0,
-    port: PortOption = DEFAULT_PORT,
-    host: HostOption = LOOPBACK,
-    known_as: KnownAsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario on the simulated engine: decisions, elasticity measures and a plot.
@@ -67,32 +47,30 @@ def simulate_command(
     --serve it runs at a pace that people can watch, does what they ask for, and is shown until Ctrl-C.
     """
     found = _scenario(scenario)
-    policy, given = with_rules(policy, rules, pairs_of(settings))
-    chosen, knobs = policy_and_knobs(policy, given, found)
+    chosen = policy.chosen(found)
     pace = Pace(speed)
     shown = Shown(
         pipeline=found.name,
         kind="simulation",
-        policy_name=policy,
-        policy=chosen,
-        knobs=knobs,
+        engine="simulated",
+        chosen=chosen,
         dataflow=found.model.dataflow,
     )
-    with serving(shown, address_of(host, port, known_as), pace.wake) if serve else nullcontext() as served:
+    with serving(shown, page.address(), pace.wake) if serve else nullcontext() as served:
         watched = None
         if served is not None:
             feed, inbox = served
             watched = Watched(pace=pace, inbox=inbox, on_snapshot=feed.snapshot, on_event=feed.event)
-        plot = folder / f"{scenario.stem}-{policy}.png"
+        plot = folder / f"{scenario.stem}-{chosen.name}.png"
         with writing_to(folder):
-            run = _run(found, policy, chosen, knobs, quiet=as_json, watched=watched)
-            plots.plot_simulations({policy: run}, plot, title=f"{found.name} with {policy} (simulated)")
+            run = _run(found, chosen.name, chosen.policy, chosen.knobs, quiet=as_json, watched=watched)
+            plots.plot_simulations({chosen.name: run}, plot, title=f"{found.name} with {chosen.name} (simulated)")
         if record is not None:
-            _record(run, record, header_of(found.name, "simulated", policy, chosen, knobs))
+            _record(run, record, chosen.header(found.name, "simulated"))
         if as_json:
-            print_json({"scenario": found.name, "policy": policy, **run_json(run), "plot": str(plot)})
+            print_json({"scenario": found.name, "policy": chosen.name, **run_json(run), "plot": str(plot)})
         else:
-            console.print_simulation(out, found.name, policy, run)
+            console.print_simulation(out, found.name, chosen.name, run)
             out.print(f"plot: {plot}" + (f", recording: {record}" if record else ""), soft_wrap=True)
         if served is not None:
             feed.end()

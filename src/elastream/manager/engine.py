@@ -1,13 +1,25 @@
-"""The port to whatever runs the pipeline: an engine is anything that can do these three things."""
+"""The ports to whatever runs the pipeline.
+
+Engine       says its graph and its plan, measures, rescales: what the manager needs
+Clock        an engine that also has its own time, as a simulated one, is its own clock
+Accounting   an engine that also says at the end where every record went
+Job          something that an engine can run: a pipeline that was read, and not started yet
+EngineKind   reads jobs: what `elastream run --engine NAME` names
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from elastream.dataflow import Dataflow, Plan
+from elastream.errors import InvalidInput
 from elastream.manager.decision import Decision
 from elastream.measurement import Snapshot
+from elastream.measurement.accounts import Accounts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,8 +34,19 @@ class RescaleOutcome:
     detail: str = ""
 
 
+class EngineFailed(Exception):  # noqa: N818 - not an ElastreamError: nothing but ending the run helps
+    """What runs the pipeline cannot go on."""
+
+
 class Engine(Protocol):
-    def graph(self) -> Dataflow: ...
+    """What runs a pipeline, as the manager sees it.
+
+    A call that fails, and may succeed in the next window, raises ElastreamError: the loop goes on. One after which
+    the pipeline cannot go on raises EngineFailed, which ends the run.
+    """
+
+    def graph(self) -> Dataflow:
+        """What runs, with the bounds of each operator as they are now."""
 
     def plan(self) -> Plan:
         """The parallelism that is in force now."""
@@ -35,8 +58,19 @@ class Engine(Protocol):
         """Carry out all changes of the decision in one action; doing it a second time changes nothing."""
 
 
+ENGINE_CALLS = ("graph", "plan", "measure", "rescale")
+
+
+def check_calls(what: str, found: Any, calls: Sequence[str]) -> None:
+    """Refuse an object of someone else's that lacks one of these methods, before it is missed in the middle."""
+    lacking = [call for call in calls if not callable(getattr(found, call, None))]
+    if lacking:
+        raise InvalidInput(f"{what}: {type(found).__name__} lacks {', '.join(lacking)}")
+
+
+@runtime_checkable
 class Clock(Protocol):
-    """Where the loop's time comes from; a simulated engine is its own clock."""
+    """Where the loop's time comes from; an engine with these methods is its own clock."""
 
     def now(self) -> float: ...
 
@@ -44,3 +78,51 @@ class Clock(Protocol):
         """Seconds since some time in the past, by a clock that nobody can set: for how long something took."""
 
     def wait(self, seconds: float) -> None: ...
+
+
+@runtime_checkable
+class Accounting(Protocol):
+    """An engine that counts where records go."""
+
+    def new_faults(self) -> Sequence[str]:
+        """What went wrong since the last call."""
+
+    def halt(self) -> None:
+        """Bring the pipeline to rest; afterwards its accounts are final."""
+
+    def accounts(self) -> Accounts:
+        """Where every record went; for a pipeline that is halted."""
+
+
+class Job(Protocol):
+    """A pipeline that an engine has read, and can run."""
+
+    @property
+    def name(self) -> str: ...
+
+    def graph(self) -> Dataflow:
+        """As declared; that of the engine counts once it runs."""
+
+    def running(self, folder: Path) -> AbstractContextManager[Engine]:
+        """Start it; the engine runs until the end of the context. What it keeps is in the folder, which is there.
+
+        Started again in the same folder, it goes on where it stopped, if it can.
+        """
+
+
+@runtime_checkable
+class LeavesElsewhere(Protocol):
+    """A job that keeps something outside of its folder."""
+
+    def delete_elsewhere(self, folder: Path) -> None:
+        """Delete what an earlier run left there, before the folder is deleted itself."""
+
+
+class EngineKind(Protocol):
+    """What `elastream run --engine NAME` names: a frozen dataclass, whose fields are its options."""
+
+    def read(self, target: Any) -> Job:
+        """What to run: a path as the user wrote it, or an object, where one calls `elastream.run` with it.
+
+        InvalidInput says what is wrong with it. Nothing is started yet.
+        """

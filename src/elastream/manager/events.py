@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from elastream import __version__
+from elastream._version import __version__
 from elastream.errors import InvalidInput
 from elastream.formats import what, where
 from elastream.manager.decision import Decision

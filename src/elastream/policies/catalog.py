@@ -1,7 +1,8 @@
-"""The policies there are. Adding one is adding one file to this package.
+"""The policies there are: those of this package, where adding one is adding one file, and those of others.
 
 A policy is a frozen dataclass: its fields are its options, and calling it with a snapshot and what was learned
-so far gives a proposal. It keeps nothing between calls. The decorator below puts it in the catalog.
+so far gives a proposal. It keeps nothing between calls. The decorator below describes it for the catalog; another
+package names it as an entry point of the group `elastream.policies` besides.
 
 A policy that looks at more than one window has `remember`: what it keeps is part of the knowledge that it is
 handed, and so of the manager's state, which survives a restart. One that may change while it runs has `renewed`.
@@ -12,14 +13,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import elastream.policies
-from elastream.errors import InvalidInput, nearest
+from elastream.errors import InvalidInput
 from elastream.measurement import Snapshot
 from elastream.options import build
+from elastream.plugins import Registry, check_class
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Proposal
 
@@ -63,9 +64,11 @@ class PolicyInfo:
     """Options that this name sets."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
     """How its authors run it: the manager's knobs, where they differ from the manager's own defaults."""
+    origin: str = ""
+    """The package that it comes from, with its version; empty for elastream's own."""
 
 
-_CATALOG: dict[str, PolicyInfo] = {}
+_DESCRIPTIONS = "__elastream_policies__"
 
 PolicyClass = TypeVar("PolicyClass", bound=type[Any])
 
@@ -79,10 +82,10 @@ def policy(
     preset: Mapping[str, Any] | None = None,
     knobs: Mapping[str, Any] | None = None,
 ) -> Callable[[PolicyClass], PolicyClass]:
-    """Enter a policy class in the catalog under a name; several names may share a class."""
+    """Describe a policy class for the catalog, under a name; several names may share a class."""
 
     def enter(options_class: PolicyClass) -> PolicyClass:
-        _CATALOG[name] = PolicyInfo(
+        described = PolicyInfo(
             name=name,
             summary=summary,
             needs=needs,
@@ -91,23 +94,47 @@ def policy(
             preset=preset or {},
             knobs=knobs or {},
         )
+        setattr(options_class, _DESCRIPTIONS, {**_descriptions(options_class), name: described})
         return options_class
 
     return enter
 
 
-@cache
-def catalog() -> Mapping[str, PolicyInfo]:
-    """Every policy by name, in alphabetical order."""
+def _descriptions(found: Any) -> Mapping[str, PolicyInfo]:
+    """Of the class itself, not of one that it is made of."""
+    described: Mapping[str, PolicyInfo] = vars(found).get(_DESCRIPTIONS, {}) if isinstance(found, type) else {}
+    return described
+
+
+def _own() -> Mapping[str, PolicyInfo]:
+    found: dict[str, PolicyInfo] = {}
     for module in pkgutil.walk_packages(elastream.policies.__path__, "elastream.policies."):
-        importlib.import_module(module.name)
-    return dict(sorted(_CATALOG.items()))
+        for value in vars(importlib.import_module(module.name)).values():
+            found.update(_descriptions(value))
+    return found
+
+
+def _checked(name: str, found: Any, origin: str) -> PolicyInfo:
+    check_class(found, ("__call__",))
+    described = _descriptions(found)
+    if name not in described:
+        known = ", ".join(described) or "none: the decorator @elastream.policy gives them"
+        raise InvalidInput(f"{found.__name__} is no policy of the name {name!r}; its names are {known}")
+    if not is_dataclass(found):
+        raise InvalidInput(f"{found.__name__} is not a dataclass, whose fields would be its options")
+    return replace(described[name], origin=origin)
+
+
+_POLICIES: Registry[PolicyInfo] = Registry(group="elastream.policies", what="a policy", own=_own, check=_checked)
+
+
+def catalog() -> Mapping[str, PolicyInfo]:
+    """Every policy that can be used, by name, in alphabetical order."""
+    return _POLICIES
 
 
 def info(name: str) -> PolicyInfo:
-    if name not in catalog():
-        raise InvalidInput(f"unknown policy {name!r}{nearest(name, catalog())}")
-    return catalog()[name]
+    return _POLICIES.named(name)
 
 
 def create(name: str, options: Mapping[str, Any] | None = None) -> Policy:

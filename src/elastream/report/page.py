@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from elastream import __version__
+from elastream._version import __version__
 from elastream.durations import text as duration_text
 from elastream.options import settings_of
 from elastream.report.learned_model import LearnedOperator

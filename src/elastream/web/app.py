@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
-from elastream import __version__
+from elastream._version import __version__
 from elastream.showing import views
 from elastream.web import problems
 from elastream.web.actions import Acting, action_routes

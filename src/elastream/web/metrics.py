@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from elastream import __version__
+from elastream._version import __version__
 from elastream.manager.decision import DecisionKind
 from elastream.manager.events import ActionVerdict
 from elastream.manager.phase import ManagerPhase

@@ -93,7 +93,7 @@ class Site:
             self.folder,
             Outbox(self.folder.outbox, lambda successor: sites.run.instance(successor).lane(me)),
             carry_out=self._carry_out,
-            record=self._record,
+            record_event=self._record_event,
         )
         self.protocol.notes = sites.notes
         self.protocol.begin()
@@ -101,11 +101,15 @@ class Site:
 
     def connect(self) -> None:
         self.transport = transport_of(
-            self.sites.settings, self.protocol, self.sites.run, record=self._record, on_stale=self.stale.append
+            self.sites.settings,
+            self.protocol,
+            self.sites.run,
+            record_event=self._record_event,
+            on_stale=self.stale.append,
         )
         self.transport.start()
 
-    def _record(self, event: str, **told: Any) -> None:
+    def _record_event(self, event: str, **told: Any) -> None:
         self.events.append((event, told))
         self.sites.log.append((self.protocol.me, event, told))
 

@@ -211,7 +211,7 @@ def test_a_batch_that_fails_is_read_again(broker: Broker, monkeypatch: pytest.Mo
 
     topics = f"tests-{uuid.uuid4().hex}"
     route = Route(servers=broker.servers, topics=topics, me="b/0", reads=True, readers=["c"])
-    records = SharedRecords(route, record=lambda event, **told: None)
+    records = SharedRecords(route, record_event=lambda event, **told: None)
     records.start()
     writer = Publisher(broker.servers, f"{topics}-a")
     values = [b"0", b"1", b"2", b"3", b"4", b"5"]

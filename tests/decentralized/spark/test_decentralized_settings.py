@@ -148,7 +148,7 @@ def test_status_tells_how_often_each_was_started_and_who_waits_for_locks(tmp_pat
             run.instance(me),
             Outbox(run.instance(me).outbox, lambda successor: run.instance(successor).inbox),
             carry_out=lambda effect: None,
-            record=lambda event, **told: None,
+            record_event=lambda event, **told: None,
         )
         protocol.begin()
     protocol.duplicate(1)

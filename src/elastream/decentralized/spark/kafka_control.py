@@ -30,7 +30,7 @@ from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.protocol.link import Envelope, Stale
 from elastream.decentralized.protocol.messages import Address
 from elastream.decentralized.spark.folders import RunFolder, read_whole, write_whole
-from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
+from elastream.decentralized.spark.living_protocol import LivingProtocol, RecordEvent
 from elastream.decentralized.spark.topic_names import topic_name
 from elastream.engines.spark.kafka.topic import (
     MOST_MESSAGE_BYTES,
@@ -98,7 +98,7 @@ class KafkaControl:
         *,
         servers: str,
         topics: str,
-        record: Record,
+        record_event: RecordEvent,
         on_stale: Callable[[str], None],
     ) -> None:
         self._protocol = protocol
@@ -106,7 +106,7 @@ class KafkaControl:
         self._folder = run.instance(protocol.me)
         self._servers = servers
         self._topics = topics
-        self._record = record
+        self._record_event = record_event
         self._on_stale = on_stale
         self._topic = control_topic(servers, topics, protocol.me)
         self._producer = _producer(servers)
@@ -136,7 +136,7 @@ class KafkaControl:
             thread.join(max(0.0, deadline_s - time.monotonic()))
         self._producer.flush(_LAST_WORDS_S)
         if self._folder.has_ended:
-            delete_topic(self._topic, self._record)
+            delete_topic(self._topic, self._record_event)
 
     # Sending
 
@@ -243,7 +243,7 @@ class KafkaControl:
             else:
                 self._receive(sender, line)
         except (ElastreamError, OSError, ValueError, KeyError, TypeError) as error:
-            self._record("refused", why=_why(error))
+            self._record_event("refused", why=_why(error))
 
     def _heed_start(self, who: Address, began: int) -> None:
         mine = self._protocol.incarnation
@@ -266,7 +266,7 @@ class KafkaControl:
         except (ElastreamError, ValueError, KeyError, TypeError) as error:
             stale = isinstance(error, Stale)
             self._tell(sender, refused=_why(error), stale=stale, start=incarnation)
-            self._record("refused", why=f"a stale instance: {error}" if stale else _why(error))
+            self._record_event("refused", why=f"a stale instance: {error}" if stale else _why(error))
         else:
             self._tell(sender, acknowledged=number)
 
@@ -279,16 +279,16 @@ class KafkaControl:
     def _note_away(self, why: str) -> None:
         """Once, until it is back."""
         if not self._away:
-            self._record("no broker", why=why)
+            self._record_event("no broker", why=why)
         self._away = True
 
 
-def delete_topic(topic: Topic, record: Record) -> None:
+def delete_topic(topic: Topic, record_event: RecordEvent) -> None:
     """What is left behind does no harm: no other run has a topic of this name."""
     try:
         topic.delete()
     except ElastreamError as error:
-        record("left behind", topic=topic.name, why=str(error))
+        record_event("left behind", topic=topic.name, why=str(error))
 
 
 def _producer(servers: str) -> Any:

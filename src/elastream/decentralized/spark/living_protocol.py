@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -28,8 +28,11 @@ from elastream.decentralized.spark.folders import InstanceFolder, read_whole, wr
 from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.settings import is_first
 
-Record = Callable[..., None]
-"""Told what happened: an event and its fields."""
+
+class RecordEvent(Protocol):
+    """Where what happened is written down: an event and its fields, as `events.jsonl` has them."""
+
+    def __call__(self, event: str, **told: Any) -> None: ...
 
 
 class LivingProtocol:
@@ -40,7 +43,7 @@ class LivingProtocol:
         outbox: Outbox,
         *,
         carry_out: Callable[[Effect], None],
-        record: Record,
+        record_event: RecordEvent,
     ) -> None:
         self.me = controller.place.me
         self.on_news: Callable[[], None] = lambda: None
@@ -50,7 +53,7 @@ class LivingProtocol:
         self._journal = folder.journal
         self._outbox = outbox
         self._carry_out = carry_out
-        self._record = record
+        self._record_event = record_event
         self._lock = threading.RLock()
         found = read_whole(self._journal)
         self._state = controller.initial(is_first(self.me)) if found is None else control_from_json(found)
@@ -120,7 +123,7 @@ class LivingProtocol:
             self._state.incoming[sender].greeted(incarnation)  # a newer start may have come in between
             turn = self._controller.received(self._state, sender, number, body)
             if turn.refused:
-                self._record("refused", sender=sender, message=body, why=turn.refused)
+                self._record_event("refused", sender=sender, message=body, why=turn.refused)
             self._take(turn)
 
     def acknowledged(self, receiver: Address, number: int) -> None:
@@ -147,9 +150,9 @@ class LivingProtocol:
         if turn.state.instance.phase is not before:
             self._tell_phase(turn.state.instance)
         if turn.state.waits_for_locks and not waited:
-            self._record("waits", why="for the locks between neighbouring operators")
+            self._record_event("waits", why="for the locks between neighbouring operators")
         if turn.dropped:
-            self._record("dropped", why=turn.dropped)
+            self._record_event("dropped", why=turn.dropped)
         for effect in turn.effects:
             self._carry_out(effect)
         self.on_news()
@@ -162,4 +165,4 @@ class LivingProtocol:
         told: dict[str, Any] = {"phase": state.phase}
         if state.phase is InstancePhase.DUPLICATING:
             told["newcomers"] = list(state.newcomers)
-        self._record("phase", **told)
+        self._record_event("phase", **told)

@@ -17,7 +17,7 @@ from elastream.decentralized.protocol.instance import Place
 from elastream.decentralized.protocol.load_meter import LoadMeter
 from elastream.decentralized.protocol.messages import operator_of
 from elastream.decentralized.spark.inbox import InstanceInbox
-from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
+from elastream.decentralized.spark.living_protocol import LivingProtocol, RecordEvent
 from elastream.decentralized.spark.settings import RunSettings
 from elastream.decentralized.spark.topic_records import TopicRecords
 
@@ -28,10 +28,12 @@ _SETTLING = 0.35
 
 
 class MetricCollector:
-    def __init__(self, inbox: InstanceInbox | TopicRecords, protocol: LivingProtocol, record: Record) -> None:
+    def __init__(
+        self, inbox: InstanceInbox | TopicRecords, protocol: LivingProtocol, record_event: RecordEvent
+    ) -> None:
         self._inbox = inbox
         self._protocol = protocol
-        self._record = record
+        self._record_event = record_event
         self._received = LoadMeter()
         self._lock = threading.Lock()
 
@@ -56,7 +58,7 @@ class MetricCollector:
 
     def _tell(self) -> None:
         pending = self._inbox.pending()
-        self._record(
+        self._record_event(
             "metrics",
             phase=self._protocol.state.phase,
             received=self._received.total,
@@ -74,19 +76,19 @@ class ScalingTrigger:
         collector: MetricCollector,
         inbox: InstanceInbox | TopicRecords,
         protocol: LivingProtocol,
-        record: Record,
+        record_event: RecordEvent,
     ) -> None:
         self._place = place
         self._settings = settings
         self._collector = collector
         self._inbox = inbox
         self._protocol = protocol
-        self._record = record
+        self._record_event = record_event
         self._rng = random.Random(f"{settings.seed} {place.me} {protocol.incarnation}")
 
     def start(self) -> None:
         if self._place.fixed:
-            self._record("kept", why=self._place.fixed)
+            self._record_event("kept", why=self._place.fixed)
             return
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -102,7 +104,7 @@ class ScalingTrigger:
         parts = self._inbox.parts()
         load_per_s = 0.0 if parts == 0 else self._collector.received_per_s(since_s)
         if load_per_s is None:
-            self._record("decided", action="Stay", why="too little has arrived to know the load")
+            self._record_event("decided", action="Stay", why="too little has arrived to know the load")
             return
         now = Situation(
             load_per_s=load_per_s,
@@ -114,7 +116,7 @@ class ScalingTrigger:
             most=self._place.most,
         )
         action = decide(self._settings.policy, now, self._rng)
-        self._record("decided", action=type(action).__name__, load_per_s=load_per_s, why=action.why)
+        self._record_event("decided", action=type(action).__name__, load_per_s=load_per_s, why=action.why)
         try:
             match action:
                 case Duplicate(times=times):
@@ -122,4 +124,4 @@ class ScalingTrigger:
                 case Leave():
                     self._protocol.leave()
         except IllegalEvent as error:  # it was told something in between
-            self._record("refused", why=str(error))
+            self._record_event("refused", why=str(error))

@@ -21,7 +21,7 @@ from elastream.decentralized.protocol.load_meter import Arrived
 from elastream.decentralized.protocol.messages import Address, operator_of
 from elastream.decentralized.spark.folders import InstanceFolder
 from elastream.decentralized.spark.inbox import Offset
-from elastream.decentralized.spark.living_protocol import Record
+from elastream.decentralized.spark.living_protocol import RecordEvent
 from elastream.decentralized.spark.plans import BatchPlans
 from elastream.decentralized.spark.topic_publisher import Marker, Publisher, Unsettled, records_topic
 from elastream.decentralized.spark.topic_readers import GroupReader, PlannedReader, Taken, TopicRecord
@@ -141,9 +141,9 @@ class _Records:
 
 
 class SharedRecords(_Records):
-    def __init__(self, route: Route, record: Record) -> None:
+    def __init__(self, route: Route, record_event: RecordEvent) -> None:
         super().__init__(route)
-        self._record = record
+        self._record_event = record_event
         self._reader = GroupReader(route.source, route.source.name)
         self._taken: Taken | None = None
         self._settled = False
@@ -174,7 +174,7 @@ class SharedRecords(_Records):
             where = [taken.positions]
             self._publisher.publish(self._route.sinks, sender, encode(records), where, came_s=came_s)
         except (Unsettled, BrokerAway) as error:
-            self._record("read again", why=str(error), records=len(taken.records))
+            self._record_event("read again", why=str(error), records=len(taken.records))
             return 0  # what it has taken and not forgotten, it reads again
         self._taken = None
         self._done += len(taken.records)

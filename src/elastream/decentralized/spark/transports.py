@@ -14,7 +14,7 @@ from elastream.decentralized.protocol.decision import Variant
 from elastream.decentralized.protocol.messages import operator_of
 from elastream.decentralized.spark.folders import InstanceFolder, RunFolder
 from elastream.decentralized.spark.kafka_control import KafkaControl, control_topic
-from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
+from elastream.decentralized.spark.living_protocol import LivingProtocol, RecordEvent
 from elastream.decentralized.spark.settings import RunSettings, read_settings
 from elastream.decentralized.spark.tcp import TcpTransport
 from elastream.decentralized.spark.topic_names import new_topics
@@ -41,13 +41,13 @@ def transport_of(
     protocol: LivingProtocol,
     run: RunFolder,
     *,
-    record: Record,
+    record_event: RecordEvent,
     on_stale: Callable[[str], None],
 ) -> Transport:
     if settings.control == TCP:
-        return TcpTransport(protocol, run, record=record, on_stale=on_stale)
+        return TcpTransport(protocol, run, record_event=record_event, on_stale=on_stale)
     where = {"servers": settings.kafka_servers, "topics": settings.topics}
-    return KafkaControl(protocol, run, **where, record=record, on_stale=on_stale)
+    return KafkaControl(protocol, run, **where, record_event=record_event, on_stale=on_stale)
 
 
 def check_transport(settings: RunSettings) -> None:
@@ -72,7 +72,7 @@ def check_same_data(settings: RunSettings, before: RunSettings, run: RunFolder) 
 
 
 def records_of(
-    settings: RunSettings, pipeline: Pipeline, folder: InstanceFolder, record: Record
+    settings: RunSettings, pipeline: Pipeline, folder: InstanceFolder, record_event: RecordEvent
 ) -> TopicRecords | None:
     """None where records lie in files."""
     if settings.data == FILES:
@@ -86,7 +86,7 @@ def records_of(
         readers=pipeline.readers(step.name),
     )
     if step.kind is Kind.OPERATOR and step.state_partitions is None and route.readers:
-        return SharedRecords(route, record)
+        return SharedRecords(route, record_event)
     return OwnRecords(route, folder)
 
 

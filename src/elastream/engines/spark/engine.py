@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import threading
 import time
@@ -53,7 +54,7 @@ from elastream.engines.spark.watermark_watch import WatermarkWatch
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
-from elastream.manager.engine import RescaleOutcome
+from elastream.manager.engine import EngineFailed, RescaleOutcome
 from elastream.measurement import Reading, Snapshot
 from elastream.measurement.accounts import Accounts, drops_text
 from elastream.measurement.batch_cost import BatchCost
@@ -62,12 +63,7 @@ from elastream.nodes.places import NoNodeLeftError
 _MOST_FAILURES = 4  # of a query in a row; after as many the run ends
 
 
-class PipelineFailed(Exception):  # noqa: N818 - not an ElastreamError: nothing but ending the run helps
-    pass
-
-
-def _nothing(_: object) -> None:
-    pass
+_log = logging.getLogger(__name__)
 
 
 class SparkEngine:
@@ -84,11 +80,11 @@ class SparkEngine:
         executors: ExecutorOptions | None = None,
         on_nodes: OnWorkers | None = None,
         start: Mapping[str, int] | None = None,
-        say: Callable[[str], None] = _nothing,
+        before_halt: Callable[[], None] = lambda: None,
     ) -> None:
-        """`start` is the parallelism to begin with, where that of the pipeline or of its folder is not wanted;
-        `say` is told in words what the engine does of its own accord and takes a while. `on_nodes` are the workers
-        of a cluster that are started and stopped; without them executors run wherever the cluster puts them.
+        """`start` is the parallelism to begin with, where that of the pipeline or of its folder is not wanted.
+        `on_nodes` are the workers of a cluster that are started and stopped; without them executors run where the
+        cluster puts them. `before_halt` is called before queries are stopped, to end what writes to their feeds.
         """
         self._pipeline = pipeline
         self._graph = pipeline.graph()
@@ -101,8 +97,8 @@ class SparkEngine:
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = max(batch_interval_s, longest_batch_s)
         self._start = start or {}
+        self._before_halt = before_halt
         self._channel_bound = channel_bound
-        self._say = say
         self._schemas: dict[str, StructType] = {}
         self._carried: dict[str, Mapping[str, int]] = {}
         """Watermarks that hold for the readers of a step: the delay in milliseconds, by column."""
@@ -125,6 +121,7 @@ class SparkEngine:
         self.halted = False
         self.shortage: str | None = None
         """Why the plan in force has more slots than there are, in words."""
+        self._lacked_at_start: tuple[str, ...] = ()
         self._core_waits = _core_waits(spark)
         self._python_cores = python_cores(spark)
         self._heap = Heap(spark, (executors or ExecutorOptions()).memory)
@@ -150,6 +147,7 @@ class SparkEngine:
             self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
             self._allocation.choose(self.plan(), {})
             self.shortage = self._allocation.begin(self._slots({}))
+            self._lacked_at_start = () if self.shortage is None else (self.shortage,)
             self._set_fetches()
             self._check_folders()
             for query in self._queries.values():
@@ -170,6 +168,9 @@ class SparkEngine:
 
     def halt(self) -> None:
         """Stop every query right after a batch, those at the end of the pipeline first."""
+        if not self.halted:
+            _log.info("stopping after the batches under way")
+        self._before_halt()
         for name in reversed(self._graph.order):
             if name in self._queries:
                 self._queries[name].stop()
@@ -184,8 +185,9 @@ class SparkEngine:
         return self._books.accounts()
 
     def new_faults(self) -> tuple[str, ...]:
-        """Batches that did not read what they were to read, since the last call, in words."""
-        return self._books.new_faults()
+        """Since the last call: slots that the plan lacked at the start, batches that read another input."""
+        lacked, self._lacked_at_start = self._lacked_at_start, ()
+        return (*lacked, *self._books.new_faults())
 
     # The port
 
@@ -284,7 +286,7 @@ class SparkEngine:
         """Replace nodes that are gone; what that spoils, in words."""
         told = self._allocation.tend()
         for text in told:
-            self._say(text)
+            _log.warning("%s", text)
         self._set_fetches()
         return told
 
@@ -357,7 +359,6 @@ class SparkEngine:
             batch_interval_s=self._batch_interval_s,
             longest_batch_s=self._longest_batch_s,
             channel_bound=self._channel_bound,
-            say=self._say,
         )
 
     def _cut_by(self, step: PipelineStep) -> str | None:
@@ -480,7 +481,7 @@ class SparkEngine:
                 trace.write_text(error, encoding="utf-8")
             line = _first_line(error)
             if query.failures >= _MOST_FAILURES:
-                raise PipelineFailed(
+                raise EngineFailed(
                     f"{name!r} failed {query.failures + 1} times, the last time with: {line} (all of it: {trace})"
                 )
             time.sleep(min(30.0, 2.0**query.failures))

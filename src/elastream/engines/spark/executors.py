@@ -12,35 +12,42 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.errors import InvalidInput
+from elastream.options import option
 
 _MEMORY = re.compile(r"(\d+)([kmgt])b?", re.IGNORECASE)
 _MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ExecutorOptions:
     """What every executor is, and how many there may be."""
 
-    cores: int = 4
-    memory: str = "1g"
-    spare: int = 0
-    """Up and idle beyond what the plan needs."""
-    least: int = 1
-    most: int | None = None
+    PANEL: ClassVar = "Cluster"
+
+    cores: int = option(4, "slots of an executor on a cluster", name="executor_cores")
+    memory: str = option("1g", "memory of an executor on a cluster", name="executor_memory")
+    spare: int = option(
+        0,
+        "kept warm beyond what is needed, so that growing need not wait for them",
+        unit="executors",
+        name="spare_executors",
+    )
+    least: int = option(1, "at least so many", unit="executors", name="min_executors")
+    most: int | None = option(None, "at most so many", unit="executors", name="max_executors")
 
     def __post_init__(self) -> None:
-        for option, found, least in (
+        for flag, found, least in (
             ("--executor-cores", self.cores, 1),
             ("--spare-executors", self.spare, 0),
             ("--min-executors", self.least, 1),
         ):
             if found < least:
-                raise InvalidInput(f"{option} must be at least {least}, found {found}")
+                raise InvalidInput(f"{flag} must be at least {least}, found {found}")
         if self.most is not None and self.most < self.least:
             raise InvalidInput(f"--max-executors must be at least {self.least}, found {self.most}")
         memory_mib(self.memory)

@@ -12,6 +12,7 @@ its state, and nothing is published a second time.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +40,8 @@ from elastream.engines.spark.state import (
 )
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError
+
+_log = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 60.0
 _POLL_S = 0.005
@@ -69,7 +72,6 @@ class StepQuery:
         batch_interval_s: float,
         longest_batch_s: float,
         channel_bound: int | None,
-        say: Callable[[str], None],
     ) -> None:
         self.step = step
         self.written: dict[int, Written] = {}
@@ -83,7 +85,6 @@ class StepQuery:
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = longest_batch_s
         self._channel_bound = channel_bound
-        self._say = say
         self.failures = 0
         """In a row, without a batch between them."""
         self._query: StreamingQuery | None = None
@@ -190,7 +191,7 @@ class StepQuery:
             raise RepartitionRefused(
                 f"{found.partitions} state partitions cannot become {wanted}: {error}"
             ) from error
-        self._say(f"moved the state of {self.step.name!r} from {found.partitions} to {wanted} partitions")
+        _log.info("moved the state of %r from %s to %s partitions", self.step.name, found.partitions, wanted)
         crash_point(CrashPoint.REPARTITION_DONE, self.step.name)
 
     def _finish_batch(self) -> None:

@@ -1,14 +1,14 @@
-"""Running a pipeline file under the manager: what `elastream run` does, without the printing."""
+"""A pipeline file as a job of Spark: read, and started with all that it needs around it."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,27 +17,20 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from elastream.engines.spark.channels.kinds import ChannelKind
+from elastream.dataflow import Dataflow
+from elastream.engines.spark.channels.kinds import ChannelKind, delete_topics
 from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 from elastream.engines.spark.engine import SparkEngine
-from elastream.engines.spark.executors import ExecutorOptions, is_local, session_settings, starting_slots
+from elastream.engines.spark.executors import is_local, session_settings, starting_slots
 from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on, placed_operator
+from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.manager.events import Accounted, Event, Trouble, event_to_json
-from elastream.manager.inbox import Inbox
-from elastream.manager.knobs import Knobs
-from elastream.manager.loop import Manager, WallClock
-from elastream.manager.signals import stopping_on_signals
-from elastream.manager.store import Store
-from elastream.measurement import Snapshot
-from elastream.measurement.recording import RecordingWriter, RunHeader
-from elastream.nodes.files import WorkerNodes
-from elastream.policies.catalog import Policy
+from elastream.manager.signals import interruptible
 
-_STOPPING = "stopping after the batches under way"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,182 +94,134 @@ def _generator_of(module: object, records: str, path: Path) -> tuple[str, ...] |
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    folder: Path
-    master: str
-    duration_s: float
-    batch_interval_s: float
-    longest_batch_s: float
-    start: Mapping[str, int]
-    channel_bound: int | None
-    generate: bool
+class SparkJob:
+    file: PipelineFile
+    options: SparkOptions
     channels: ChannelKind
-    executors: ExecutorOptions = field(default_factory=ExecutorOptions)
-    nodes: WorkerNodes | None = None
-    """On which the instances of an operator are placed; without a cluster as the master the run starts one."""
 
-    def __post_init__(self) -> None:
-        local_folder(self.folder)
-        if self.nodes is not None and not (is_local(self.master) or self.master.startswith("spark://")):
-            raise InvalidInput(f"--nodes starts workers of a standalone cluster, found --master {self.master}")
-        if self.executors.spare and is_local(self.master):
-            raise InvalidInput(f"--spare-executors: {self.master} has no executors, only a cluster has")
+    @property
+    def name(self) -> str:
+        return self.file.pipeline.name
 
+    def graph(self) -> Dataflow:
+        return self.file.pipeline.graph()
 
-def run(
-    file: PipelineFile,
-    policy: Policy,
-    knobs: Knobs,
-    options: RunOptions,
-    *,
-    header: RunHeader,
-    on_snapshot: Callable[[Snapshot], None],
-    on_event: Callable[[Event], None],
-    on_phase: Callable[[str], None],
-    clock: WallClock | None = None,
-    inbox: Inbox | None = None,
-) -> None:
-    """Run until the time is up or someone stops it; afterwards it can be started again where it stopped."""
-    options.folder.mkdir(parents=True, exist_ok=True)
-    with _cluster(file, options, on_phase) as (master, workers):
-        on_phase("starting Spark")
-        spark = start_session(
-            file.pipeline.name,
-            master=master,
-            settings=_settings(file, options),
-            jars=options.channels.jars(),
-            log=options.folder / "spark.log",
-        )
-        clock = clock or WallClock()
+    @contextmanager
+    def running(self, folder: Path) -> Iterator[SparkEngine]:
+        """Its cluster where it has one of its own, a session, the engine, and what writes to its feed."""
+        local_folder(folder)
+        with self._cluster(folder) as (master, workers), self._session(folder, master) as spark:
+            try:
+                with self._engine(folder, spark, workers) as engine:
+                    yield engine
+            except OSError as error:
+                raise ElastreamError(
+                    f"{folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was "
+                    "committed is lost: started again, it goes on where it stopped"
+                ) from error
+
+    def delete_elsewhere(self, folder: Path) -> None:
+        for left in delete_topics(folder / "channels"):
+            _log.warning("%s", left)
+
+    @contextmanager
+    def _session(self, folder: Path, master: str) -> Iterator[SparkSession]:
+        _log.info("starting Spark")
+        with interruptible():  # Spark takes Ctrl-C for itself when it starts
+            spark = start_session(
+                self.name,
+                master=master,
+                settings=self._settings(),
+                jars=self.channels.jars(),
+                log=folder / "spark.log",
+            )
         try:
-            with (
-                stopping_on_signals(clock),  # not before: Spark takes Ctrl-C for itself when it starts
-                _running(file, options, spark, workers, on_phase) as engine,
-                Store(options.folder / "manager.sqlite") as store,
-                RecordingWriter(options.folder / "recording.jsonl") as recording,
-            ):
-                recording.begin(header)
-
-                def record_event(event: Event) -> None:
-                    recording.write(event_to_json(event))
-                    on_event(event)
-
-                def record_faults() -> None:
-                    for fault in engine.new_faults():
-                        record_event(Trouble(at_s=clock.now(), what=fault))
-
-                def record_snapshot(snapshot: Snapshot) -> None:
-                    recording.snapshot(snapshot)
-                    on_snapshot(snapshot)
-                    record_faults()
-
-                manager = Manager(
-                    engine=engine,
-                    policy=policy,
-                    knobs=knobs,
-                    clock=clock,
-                    store=store,
-                    on_snapshot=record_snapshot,
-                    on_event=record_event,
-                    inbox=inbox,
-                )
-                with _generator(file, options, on_phase):
-                    on_phase("running")
-                    if engine.shortage is not None:
-                        record_event(Trouble(at_s=clock.now(), what=engine.shortage))
-                    manager.run(until_s=time.time() + options.duration_s, stopped=clock.stopped.is_set)
-                on_phase(_STOPPING)
-                engine.halt()
-                accounts = engine.accounts()
-                record_faults()
-                record_event(Accounted(at_s=clock.now(), accounts=accounts))
-        except OSError as error:
-            raise ElastreamError(
-                f"{options.folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was "
-                "committed is lost: started again, it goes on where it stopped"
-            ) from error
+            yield spark
         finally:
             spark.stop()
 
+    @contextmanager
+    def _cluster(self, folder: Path) -> Iterator[tuple[str, OnWorkers | None]]:
+        """The master, and the workers that are ours to start: those of nodes, on a cluster that may be ours."""
+        nodes, master = self.options.nodes, self.options.master
+        if nodes is None:
+            yield master, None
+            return
+        placed_operator(self.file.pipeline)  # before anything is started
+        _log.info("%s", delays_text(nodes))
+        cluster = StandaloneCluster(ClusterOptions(folder=folder / "cluster", port=0, web_port=0))
+        try:
+            if is_local(master):
+                _log.info("starting a cluster on this machine")
+                with interruptible():
+                    cluster.start_master()
+                master = cluster.master_url
+            else:
+                cluster.daemons.make_folder()
+            yield master, OnWorkers(nodes=nodes, daemons=cluster.daemons)
+        finally:
+            cluster.stop()
 
-@contextmanager
-def _cluster(
-    file: PipelineFile, options: RunOptions, on_phase: Callable[[str], None]
-) -> Iterator[tuple[str, OnWorkers | None]]:
-    """The master, and the workers that are ours to start: those of nodes, on a cluster that may be ours too."""
-    if options.nodes is None:
-        yield options.master, None
-        return
-    placed_operator(file.pipeline)  # before anything is started
-    on_phase(delays_text(options.nodes))
-    cluster = StandaloneCluster(ClusterOptions(folder=options.folder / "cluster", port=0, web_port=0))
-    try:
+    @contextmanager
+    def _engine(self, folder: Path, spark: SparkSession, workers: OnWorkers | None) -> Iterator[SparkEngine]:
+        generator = _Generator(self._generator_command(folder))
+        engine = SparkEngine(
+            self.file.pipeline,
+            spark,
+            folder,
+            batch_interval_s=self.options.batch_interval_s,
+            longest_batch_s=self.options.longest_batch_s,
+            start=self.options.start,
+            channel_bound=self.options.channels.bound,
+            channels=self.channels,
+            executors=self.options.executors,
+            on_nodes=workers,
+            before_halt=generator.end,
+        )
+        _log.info("starting the pipeline")
+        engine.start()
+        try:
+            generator.start()
+            yield engine
+        finally:
+            engine.stop()
+
+    def _settings(self) -> dict[str, str]:
+        pipeline, options = self.file.pipeline, self.options
+        if options.nodes is not None:
+            return session_settings(executors_on(options.nodes, pipeline, options.executors), slots=1)
         if is_local(options.master):
-            on_phase("starting a cluster on this machine")
-            cluster.start_master()
-        else:
-            cluster.daemons.make_folder()
-        master = cluster.master_url if is_local(options.master) else options.master
-        yield master, OnWorkers(nodes=options.nodes, daemons=cluster.daemons)
-    finally:
-        cluster.stop()
+            return {}
+        return session_settings(options.executors, slots=starting_slots(pipeline))
+
+    def _generator_command(self, folder: Path) -> Sequence[str]:
+        """What writes to the first feed; nothing where the file, or the user, does not ask for it."""
+        feeds = [step.name for step in self.file.pipeline.steps if step.kind is Kind.FEED]
+        if not (self.options.generate and self.file.generator is not None and feeds):
+            return ()
+        module, *arguments = self.file.generator
+        return [sys.executable, "-m", module, str(folder / "channels" / feeds[0]), *arguments]
 
 
-@contextmanager
-def _running(
-    file: PipelineFile,
-    options: RunOptions,
-    spark: SparkSession,
-    workers: OnWorkers | None,
-    on_phase: Callable[[str], None],
-) -> Iterator[SparkEngine]:
-    engine = SparkEngine(
-        file.pipeline,
-        spark,
-        options.folder,
-        batch_interval_s=options.batch_interval_s,
-        longest_batch_s=options.longest_batch_s,
-        start=options.start,
-        channel_bound=options.channel_bound,
-        channels=options.channels,
-        executors=options.executors,
-        on_nodes=workers,
-        say=on_phase,
-    )
-    on_phase("starting the pipeline")
-    engine.start()
-    try:
-        yield engine
-    finally:
-        if not engine.halted:
-            on_phase(_STOPPING)
-        engine.stop()
+class _Generator:
+    """The load generator in a process of its own, where there is one."""
 
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
 
-def _settings(file: PipelineFile, options: RunOptions) -> dict[str, str]:
-    if options.nodes is not None:
-        return session_settings(executors_on(options.nodes, file.pipeline, options.executors), slots=1)
-    if is_local(options.master):
-        return {}
-    return session_settings(options.executors, slots=starting_slots(file.pipeline))
+    def start(self) -> None:
+        if self._command:
+            # a session of its own: Ctrl-C in the terminal is for the run, which then ends the generator
+            self._process = subprocess.Popen(self._command, start_new_session=True, env=dict(os.environ))
 
-
-@contextmanager
-def _generator(file: PipelineFile, options: RunOptions, on_phase: Callable[[str], None]) -> Iterator[None]:
-    """The load generator in a process of its own, where the file asks for one."""
-    feeds = [step.name for step in file.pipeline.steps if step.kind is Kind.FEED]
-    if not (options.generate and file.generator is not None and feeds):
-        yield
-        return
-    module, *arguments = file.generator
-    command = [sys.executable, "-m", module, str(options.folder / "channels" / feeds[0]), *arguments]
-    # a session of its own: Ctrl-C in the terminal is for the run, which then ends the generator
-    process = subprocess.Popen(command, start_new_session=True, env=dict(os.environ))
-    try:
-        yield
-    finally:
+    def end(self) -> None:
+        """It does no harm a second time."""
+        process, self._process = self._process, None
+        if process is None:
+            return
         if process.poll() is not None and process.returncode != 0:
-            on_phase(f"the load generator had ended by itself, with status {process.returncode}")
+            _log.warning("the load generator had ended by itself, with status %s", process.returncode)
         process.terminate()
         try:
             process.wait(timeout=30)

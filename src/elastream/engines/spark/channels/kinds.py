@@ -1,8 +1,10 @@
-"""The kinds of channels that a pipeline can have between its operators: files, the default, and Kafka.
+"""The kinds of channels that a pipeline can have between its operators: files, the default, Kafka, and others.
 
-    channel.json    in the folder of a channel in Kafka: the servers and the topic; a channel of files has none
+    channel.json    in the folder of a channel: its `kind`, and what that needs to open it, such as the servers and
+                    the topic of Kafka; a channel of files has none
 
-So a process that writes a feed needs to know the folder only.
+So a process that writes a feed needs to know the folder only. A kind of another package is an entry point of the
+group `elastream.channels`: a frozen dataclass with the methods of `ChannelKind`, whose fields are its options.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import json
 import os
 import re
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +22,10 @@ from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.files import FileChannel
-from elastream.errors import ElastreamError, InvalidInput, nearest
+from elastream.engines.spark.options import ChannelOptions
+from elastream.errors import ElastreamError, InvalidInput
+from elastream.options import build
+from elastream.plugins import Registry, check_class
 from elastream.whole_files import write_json
 
 _FILE = "channel.json"
@@ -38,6 +44,16 @@ class ChannelKind(Protocol):
 
     def channel(self, folder: Path, pipeline: str) -> DurableChannel:
         """The channel of this folder, which may be new."""
+        ...
+
+    @classmethod
+    def opened(cls, folder: Path, described: Mapping[str, Any]) -> DurableChannel:
+        """The channel that lies in this folder, as its `channel.json` describes it."""
+        ...
+
+    @classmethod
+    def delete(cls, described: Mapping[str, Any]) -> None:
+        """Delete what a channel keeps outside of its folder."""
         ...
 
     def jars(self) -> list[Path]:
@@ -60,6 +76,14 @@ class Files:
 
     def channel(self, folder: Path, pipeline: str) -> DurableChannel:
         return FileChannel(folder)
+
+    @classmethod
+    def opened(cls, folder: Path, described: Mapping[str, Any]) -> DurableChannel:
+        return FileChannel(folder)
+
+    @classmethod
+    def delete(cls, described: Mapping[str, Any]) -> None:
+        pass
 
     def jars(self) -> list[Path]:
         return []
@@ -84,13 +108,23 @@ class Kafka:
         found = _read(folder)
         if found is None:
             topic = _topic_name(pipeline, folder.name)
-            found = _write_once(
+            found = described_once(
                 folder, {"kind": "kafka", "servers": self.servers, "topic": topic, "partitions": self.partitions}
             )
         if found["servers"] != self.servers:  # the broker has moved
             found = found | {"servers": self.servers}
-            _write(folder, found)
-        return _kafka_channel(folder, found)
+            write_json(folder / _FILE, found)
+        return self.opened(folder, found)
+
+    @classmethod
+    def opened(cls, folder: Path, described: Mapping[str, Any]) -> DurableChannel:
+        from elastream.engines.spark.channels.kafka import KafkaChannel
+
+        return KafkaChannel(folder, _topic(described))
+
+    @classmethod
+    def delete(cls, described: Mapping[str, Any]) -> None:
+        _topic(described).delete()
 
     def jars(self) -> list[Path]:
         from elastream.engines.spark.kafka.jars import JarUse, kafka_jars
@@ -115,23 +149,45 @@ class Kafka:
         return None if answers(self.servers) else away_text(self.servers)
 
 
-def kind_of(name: str, *, kafka_servers: str) -> ChannelKind:
-    kinds: dict[str, ChannelKind] = {"files": Files(), "kafka": Kafka(servers=kafka_servers)}
-    if name not in kinds:
-        raise InvalidInput(f"channels are files or kafka, found {name!r}{nearest(name, kinds)}")
-    return kinds[name]
+_METHODS = ("channel", "opened", "delete", "jars", "check", "trouble")
+
+
+def _checked(name: str, found: Any, origin: str) -> type[Any]:
+    kind = check_class(found, _METHODS)
+    if not is_dataclass(kind):
+        raise InvalidInput(f"{kind.__name__} is not a dataclass, whose fields would be its options")
+    return kind
+
+
+_KINDS: Registry[type[Any]] = Registry(
+    group="elastream.channels",
+    what="a kind of channels",
+    own=lambda: {"files": Files, "kafka": Kafka},
+    check=_checked,
+)
+
+
+def kind_of(options: ChannelOptions) -> ChannelKind:
+    found = _KINDS.named(options.kind)
+    if found is Kafka and not options.settings:
+        return Kafka(servers=options.kafka_servers)
+    kind: ChannelKind = build(found, options.settings, place=f"--channels {options.kind}")
+    return kind
 
 
 def open_channel(folder: Path) -> DurableChannel:
     """The channel that lies in this folder, of whatever kind it is."""
     found = _read(folder)
-    return FileChannel(folder) if found is None else _kafka_channel(folder, found)
+    if found is None:
+        return FileChannel(folder)
+    channel: DurableChannel = _KINDS.named(found["kind"]).opened(folder, found)
+    return channel
 
 
 def check_kind(folder: Path, wanted: ChannelKind) -> None:
     """Refuse to go on with channels of another kind than those that lie in this folder."""
     for channel in sorted(folder.iterdir()):
-        found = "files" if _read(channel) is None else "kafka"
+        found = (_read(channel) or {"kind": "files"})["kind"]
         if found != wanted.name:
             raise InvalidInput(
                 f"{channel}: the pipeline began with channels of the kind {found!r}, and cannot go on with "
@@ -140,28 +196,22 @@ def check_kind(folder: Path, wanted: ChannelKind) -> None:
 
 
 def delete_topics(folder: Path) -> list[str]:
-    """Delete the topics of the channels in this folder, before it is deleted itself; what is left, in words."""
+    """Delete what the channels in this folder keep elsewhere, before it is deleted; what is left, in words."""
     left = []
     for path in sorted(folder.glob(f"*/{_FILE}")):
         found = _read(path.parent)
         assert found is not None
         try:
-            _topic(found).delete()
+            _KINDS.named(found["kind"]).delete(found)
         except ElastreamError as error:
-            left.append(f"the topic {found['topic']} is left behind: {error}")
+            left.append(f"the topic {found.get('topic', path.parent.name)} is left behind: {error}")
     return left
 
 
-def _kafka_channel(folder: Path, found: dict[str, Any]) -> DurableChannel:
-    from elastream.engines.spark.channels.kafka import KafkaChannel
-
-    return KafkaChannel(folder, _topic(found))
-
-
-def _topic(found: dict[str, Any]) -> Any:
+def _topic(described: Mapping[str, Any]) -> Any:
     from elastream.engines.spark.kafka.topic import Topic
 
-    return Topic(servers=found["servers"], name=found["topic"], partitions=found["partitions"])
+    return Topic(servers=described["servers"], name=described["topic"], partitions=described["partitions"])
 
 
 def _topic_name(pipeline: str, channel: str) -> str:
@@ -178,16 +228,12 @@ def _read(folder: Path) -> dict[str, Any] | None:
         return None
     except ValueError:
         found = None
-    if not isinstance(found, dict) or found.get("kind") != "kafka":
+    if not isinstance(found, dict) or found.get("kind") not in _KINDS.names:
         raise InvalidInput(f"{path}: not a file of elastream's")
     return found
 
 
-def _write(folder: Path, found: dict[str, Any]) -> None:
-    write_json(folder / _FILE, found)
-
-
-def _write_once(folder: Path, found: dict[str, Any]) -> dict[str, Any]:
+def described_once(folder: Path, found: dict[str, Any]) -> dict[str, Any]:
     """What is there in the end: the engine and the writer of a feed may both be the first."""
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f"{_FILE}.{uuid.uuid4().hex}"

@@ -1,0 +1,1 @@
+"""A policy and an engine for elastream, as a package of someone else."""

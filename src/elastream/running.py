@@ -1,0 +1,97 @@
+"""Running a pipeline from Python: what `elastream run` does, without a page and without printing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from elastream.dataflow import Dataflow
+from elastream.durations import seconds
+from elastream.engines.registry import engine_kind, read_job
+from elastream.engines.spark.pipeline import Pipeline
+from elastream.errors import InvalidInput
+from elastream.manager.events import Acted, Decided, Event, Trouble
+from elastream.manager.knobs import Knobs
+from elastream.manager.run import Run, header_of
+from elastream.measurement import Snapshot
+from elastream.options import build
+from elastream.policies.by_rules import Rules
+from elastream.policies.catalog import Policy, create, info
+
+_log = logging.getLogger(__name__)
+
+
+def run(
+    target: Pipeline | Path | str,
+    *,
+    policy: str | Policy = "ds2",
+    policy_options: Mapping[str, Any] | None = None,
+    knobs: Mapping[str, Any] | None = None,
+    engine: str = "spark",
+    engine_options: Mapping[str, Any] | None = None,
+    folder: Path | str | None = None,
+    duration: float | str | None = None,
+    on_snapshot: Callable[[Snapshot], None] = lambda _: None,
+    on_event: Callable[[Any], None] = lambda _: None,
+) -> None:
+    """Run a pipeline and keep it at the right size, until the time is up, or until Ctrl-C.
+
+    `target` is what the engine runs: for Spark a Pipeline, or a file that defines one. Options and knobs are given
+    by name, as on the command line: `engine_options={"master": "local[4]"}`, `knobs={"interval": "30 s"}`.
+    `duration` is in seconds, or text such as "3 min". In the folder, by default out/NAME, are the recording and
+    what is needed to go on after the end.
+
+    What is done is logged to `elastream.running`. `on_snapshot` and `on_event` are called with every window and
+    with what the manager does, by the thread that runs it.
+    """
+    kind = engine_kind(engine, engine_options)
+    job = read_job(engine, kind, Path(target) if isinstance(target, str) else target)
+    name = policy if isinstance(policy, str) else type(policy).__name__
+    chosen = _policy(policy, policy_options, job.graph())
+    of_authors = info(policy).knobs if isinstance(policy, str) else {}
+    settled = build(Knobs, {**of_authors, **(knobs or {})}, place="knobs")
+
+    def log_and_tell(event: Event) -> None:
+        _log_event(event)
+        on_event(event)
+
+    Run(
+        job=job,
+        policy=chosen,
+        knobs=settled,
+        folder=Path("out") / job.name if folder is None else Path(folder),
+        header=header_of(job.name, engine, name, chosen, settled),
+        duration_s=_duration_s(duration),
+        on_snapshot=on_snapshot,
+        on_event=log_and_tell,
+    ).run()
+
+
+def _policy(policy: str | Policy, options: Mapping[str, Any] | None, dataflow: Dataflow) -> Policy:
+    chosen = create(policy, options) if isinstance(policy, str) else policy
+    if not isinstance(chosen, Rules):
+        return chosen
+    if isinstance(policy, str) and not chosen.file:
+        raise InvalidInput("policy_options: the policy rules needs a file with rules, as `file`")
+    return chosen.for_pipeline(dataflow)
+
+
+def _duration_s(written: float | str | None) -> float | None:
+    try:
+        return None if written is None else seconds(written)
+    except ValueError as error:
+        raise InvalidInput(f"duration: {error}") from None
+
+
+def _log_event(event: Event) -> None:
+    match event:
+        case Decided(decision=decision, dry_run=dry_run):
+            _log.info("%s%s: %s", "would " if dry_run else "", decision.kind, decision)
+        case Acted(outcome=outcome):
+            level = logging.INFO if outcome.succeeded else logging.WARNING
+            done = "done in" if outcome.succeeded else "failed after"
+            _log.log(level, "%s %.2f s %s", done, outcome.took_s, outcome.detail)
+        case Trouble(what=what):
+            _log.warning("%s", what)
