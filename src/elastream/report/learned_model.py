@@ -107,7 +107,7 @@ def learn_model(line: Timeline, events: Sequence[Event]) -> LearnedModel:
             downtime_scope=DowntimeScope.OPERATOR,
             nodes=last.nodes,
         )
-    except (InvalidInput, ValueError) as error:
+    except InvalidInput as error:
         raise CannotSimulateError(f"no model can be made of this recording: {error}") from None
     return LearnedModel(engine=engine, operators=operators, duration_s=line.duration_s, window_s=window_s)
 
