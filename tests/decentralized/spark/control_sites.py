@@ -20,10 +20,10 @@ from elastream.decentralized.protocol.instance import InstancePhase, Place
 from elastream.decentralized.protocol.link import Body
 from elastream.decentralized.protocol.messages import Create, Effect, operator_of
 from elastream.decentralized.spark.folders import RunFolder, read_whole
-from elastream.decentralized.spark.kafka_control import control_topic
 from elastream.decentralized.spark.living_protocol import LivingProtocol
 from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.settings import RunSettings
+from elastream.decentralized.spark.topic_names import control_topic
 from elastream.decentralized.spark.transports import transport_of
 from elastream.testing import chain
 

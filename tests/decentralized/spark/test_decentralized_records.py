@@ -20,7 +20,8 @@ from confluent_kafka import KafkaException
 from elastream.decentralized.protocol.load_meter import Arrived
 from elastream.decentralized.spark import topic_publisher, topic_records
 from elastream.decentralized.spark.folders import RunFolder
-from elastream.decentralized.spark.topic_publisher import PARTITIONS, Publisher, Unsettled, records_topic
+from elastream.decentralized.spark.topic_names import PARTITIONS, records_topic
+from elastream.decentralized.spark.topic_publisher import Publisher, Unsettled
 from elastream.decentralized.spark.topic_readers import GroupReader, Taken, TopicRecord
 from elastream.decentralized.spark.topic_records import OwnRecords, Route, SharedRecords
 from elastream.engines.spark.kafka.broker import Broker

@@ -15,7 +15,7 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
@@ -25,17 +25,19 @@ from elastream.decentralized.protocol.messages import Create, Effect, operator_o
 from elastream.decentralized.spark.data_job import DataJob, lanes_of
 from elastream.decentralized.spark.events import EventLog
 from elastream.decentralized.spark.folders import RunFolder, take_lock
-from elastream.decentralized.spark.inbox import InstanceInbox
+from elastream.decentralized.spark.inbox import InstanceInbox, Received
 from elastream.decentralized.spark.living_protocol import LivingProtocol
 from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.scaling import MetricCollector, ScalingTrigger
 from elastream.decentralized.spark.settings import read_settings
 from elastream.decentralized.spark.supervisor import DIED, ENDED, NOT_AGAIN, start_supervisor
-from elastream.decentralized.spark.topic_records import TopicRecords
 from elastream.decentralized.spark.transports import records_of, transport_of
 from elastream.engines.spark.kafka.topic import BrokerAway
 from elastream.engines.spark.run import read_pipeline
 from elastream.errors import ElastreamError, InvalidInput
+
+if TYPE_CHECKING:  # it needs a client of Kafka, which not every run has
+    from elastream.decentralized.spark.topic_records import TopicRecords
 
 _LOOK_S = 0.2
 _LONGEST_PAUSE_S = 30.0
@@ -60,7 +62,7 @@ class InstanceProcess:
         )
         step = pipeline[operator_of(me)]
         self._topics = records_of(settings, pipeline, self._folder, self._record)
-        self._inbox: InstanceInbox | TopicRecords = InstanceInbox(lanes_of(run, self._folder, step))
+        self._inbox: Received = InstanceInbox(lanes_of(run, self._folder, step))
         if self._topics is not None and step.reads:
             self._inbox = self._topics
         if self._has_ended:

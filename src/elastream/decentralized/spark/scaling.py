@@ -16,10 +16,9 @@ from elastream.decentralized.protocol.decision import Duplicate, Leave, Situatio
 from elastream.decentralized.protocol.instance import Place
 from elastream.decentralized.protocol.load_meter import LoadMeter
 from elastream.decentralized.protocol.messages import operator_of
-from elastream.decentralized.spark.inbox import InstanceInbox
+from elastream.decentralized.spark.inbox import Received
 from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
 from elastream.decentralized.spark.settings import RunSettings
-from elastream.decentralized.spark.topic_records import TopicRecords
 
 _LOOK_S = 0.5
 _TELL_S = 2.0
@@ -28,7 +27,7 @@ _SETTLING = 0.35
 
 
 class MetricCollector:
-    def __init__(self, inbox: InstanceInbox | TopicRecords, protocol: LivingProtocol, record: Record) -> None:
+    def __init__(self, inbox: Received, protocol: LivingProtocol, record: Record) -> None:
         self._inbox = inbox
         self._protocol = protocol
         self._record = record
@@ -72,7 +71,7 @@ class ScalingTrigger:
         place: Place,
         settings: RunSettings,
         collector: MetricCollector,
-        inbox: InstanceInbox | TopicRecords,
+        inbox: Received,
         protocol: LivingProtocol,
         record: Record,
     ) -> None:

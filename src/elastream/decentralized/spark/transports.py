@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from typing import Protocol as Interface
 
 from elastream.decentralized.protocol.decision import Variant
 from elastream.decentralized.protocol.messages import operator_of
 from elastream.decentralized.spark.folders import InstanceFolder, RunFolder
-from elastream.decentralized.spark.kafka_control import KafkaControl, control_topic
 from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
 from elastream.decentralized.spark.settings import RunSettings, read_settings
 from elastream.decentralized.spark.tcp import TcpTransport
-from elastream.decentralized.spark.topic_names import new_topics
-from elastream.decentralized.spark.topic_publisher import records_topic
-from elastream.decentralized.spark.topic_records import OwnRecords, Route, SharedRecords, TopicRecords
+from elastream.decentralized.spark.topic_names import control_topic, new_topics, records_topic
 from elastream.engines.spark.kafka.topic import answers, away_text
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.errors import ElastreamError, InvalidInput, nearest
+
+if TYPE_CHECKING:
+    from elastream.decentralized.spark.topic_records import TopicRecords
 
 TCP, FILES, KAFKA = "tcp", "files", "kafka"
 _ANSWER_S = 20.0
@@ -46,6 +47,8 @@ def transport_of(
 ) -> Transport:
     if settings.control == TCP:
         return TcpTransport(protocol, run, record=record, on_stale=on_stale)
+    from elastream.decentralized.spark.kafka_control import KafkaControl  # with a client of Kafka, an extra
+
     where = {"servers": settings.kafka_servers, "topics": settings.topics}
     return KafkaControl(protocol, run, **where, record=record, on_stale=on_stale)
 
@@ -77,6 +80,8 @@ def records_of(
     """None where records lie in files."""
     if settings.data == FILES:
         return None
+    from elastream.decentralized.spark.topic_records import OwnRecords, Route, SharedRecords
+
     step = pipeline[operator_of(folder.me)]
     route = Route(
         servers=settings.kafka_servers,
