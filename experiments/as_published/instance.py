@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from elastream.decentralized.errors import IllegalEvent
-from elastream.decentralized.protocol.instance import InstancePhase, InstanceState, InstanceStep, Place
+from elastream.decentralized.protocol.instance import (
+    InstancePhase,
+    InstanceState,
+    InstanceStep,
+    Place,
+    ProtocolStep,
+)
 from elastream.decentralized.protocol.messages import (
     Address,
     Create,
@@ -52,7 +58,7 @@ class InstanceAsPublished:
         if Mend.ONE_ACTION in self.mends:
             state = replace(state, phase=InstancePhase.DUPLICATING)
         effects = tuple(Create(instance) for instance in added)
-        return InstanceStep(state=state, effects=effects, sends=_to_all(told, Duplication(added)))
+        return ProtocolStep(state=state, effects=effects, sends=_to_all(told, Duplication(added)))
 
     def leave(self, given: InstanceState, /) -> InstanceStep:
         state = _published(given)
@@ -60,10 +66,10 @@ class InstanceAsPublished:
         state = replace(state, acks=0, acks_expected=len(told))
         if Mend.ONE_ACTION in self.mends:
             state = replace(state, phase=InstancePhase.LEAVING)
-        return InstanceStep(state=state, sends=_to_all(told, Deletion()))
+        return ProtocolStep(state=state, sends=_to_all(told, Deletion()))
 
     def drained(self, given: InstanceState, /) -> InstanceStep:
-        return InstanceStep(state=replace(given, phase=InstancePhase.ENDED))
+        return ProtocolStep(state=replace(given, phase=InstancePhase.ENDED))
 
     def receive(self, given: InstanceState, sender: Address, message: Message, /) -> InstanceStep:
         state = _published(given)
@@ -74,10 +80,10 @@ class InstanceAsPublished:
                 return self._started(state, message)
             case Duplication(added=added):
                 state = self._noted(state, sender, frozenset(added), frozenset())
-                return InstanceStep(state=state, sends=((sender, DuplicationAck()),))
+                return ProtocolStep(state=state, sends=((sender, DuplicationAck()),))
             case Deletion():
                 state = self._noted(state, sender, frozenset(), frozenset({sender}))
-                return InstanceStep(state=state, sends=((sender, DeletionAck()),))
+                return ProtocolStep(state=state, sends=((sender, DeletionAck()),))
             case DuplicationAck() | DeletionAck():
                 return self._acknowledged(replace(state, acks=state.acks + 1), message)
 
@@ -87,7 +93,7 @@ class InstanceAsPublished:
             successors=(start.successors | state.successors_to_add) - state.successors_to_delete,
             predecessors=(start.predecessors | state.predecessors_to_add) - state.predecessors_to_delete,
         )
-        return InstanceStep(state=running)
+        return ProtocolStep(state=running)
 
     def _noted(
         self, state: PublishedState, sender: Address, added: frozenset[Address], deleted: frozenset[Address]
@@ -116,12 +122,12 @@ class InstanceAsPublished:
     def _acknowledged(self, state: PublishedState, message: Message) -> InstanceStep:
         """Algorithms 6 and 10: one counter for both kinds."""
         if state.acks != state.acks_expected:
-            return InstanceStep(state=state)
+            return ProtocolStep(state=state)
         if isinstance(message, DeletionAck):
-            return InstanceStep(state=replace(state, phase=InstancePhase.DRAINING))
+            return ProtocolStep(state=replace(state, phase=InstancePhase.DRAINING))
         start = Start(state.successors, state.predecessors)
         running = replace(state, phase=InstancePhase.RUNNING, newcomers=())
-        return InstanceStep(state=running, sends=_to_all(state.newcomers, start))
+        return ProtocolStep(state=running, sends=_to_all(state.newcomers, start))
 
 
 def _published(state: InstanceState) -> PublishedState:

@@ -1,6 +1,6 @@
 """The agent's mind: what to read and when, what the master has not acknowledged yet, when to try again.
 
-Pure like the master's: no socket, no clock. `now_s` is of a clock that nobody can set.
+Pure like the master's: no socket, no clock. `now_s` is of a monotonic clock.
 
 Readings wait in a bounded buffer until the master says that it has evaluated them. After a connection broke
 all of them are sent again, and the master knows by their numbers which of them it has. When the buffer is full the

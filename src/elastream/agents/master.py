@@ -1,8 +1,8 @@
 """The master's mind: who is connected, for which instances they read, and what they read in each round.
 
 Pure: events and times go in, effects come out (what to send, what to close, what to tell), and `master_server`
-carries them out. Times called `now_s` are of a clock that nobody can set; `wall_s` is the time of day, and serves
-only to stamp readings and to notice agents whose clock is off.
+carries them out. Times called `now_s` are of a monotonic clock; `wall_s` is the time of day, and serves only to
+stamp readings and to notice agents whose clock is off.
 
 The master sets the pace. A round is due every interval; agents are told when and read then, all at the same time,
 so that a round holds one coherent picture, and it is over as soon as every agent that is alive was heard, or

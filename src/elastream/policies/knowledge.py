@@ -51,7 +51,7 @@ class Knowledge:
     correction: float = 1.0
     """By how much more than the model says the pipeline was found to need (the target-rate ratio)."""
     watched_s: float = 0.0
-    """For how long the pipeline was watched, by a clock that nobody can set; restarts of the manager left out."""
+    """For how long the pipeline was watched, by a monotonic clock; restarts of the manager left out."""
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
     rules: RulesMemory = NOTHING_REMEMBERED
 

@@ -67,7 +67,7 @@ class LearnedOperator:
     name: str
     capacity: LearnedCapacity
     how: str
-    """What it was learned from, in words."""
+    """What it was learned from, as text."""
     selectivity: Mapping[str, float]
 
 

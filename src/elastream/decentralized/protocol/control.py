@@ -13,27 +13,24 @@ again for ever.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.protocol.instance import (
     Instance,
     InstancePhase,
     InstanceState,
-    InstanceStep,
     Place,
+    ProtocolStep,
     first_instance,
 )
-from elastream.decentralized.protocol.link import Body, Envelope, Incoming, Outgoing
+from elastream.decentralized.protocol.link import Body, Incoming, Outgoing
 from elastream.decentralized.protocol.messages import Activate, Address, Create, Drain, Effect, End, operator_of
-from elastream.decentralized.protocol.neighbour_locks import (
-    LockedInstance,
-    LockedState,
-    LockedStep,
-    NeighbourLocks,
-)
+from elastream.decentralized.protocol.neighbour_locks import LockedInstance, LockedState, NeighbourLocks
 from elastream.decentralized.protocol.wire import (
     message_from_json,
     message_to_json,
@@ -172,20 +169,17 @@ def unfinished(state: InstanceState) -> tuple[Effect, ...]:
             return (End(),)
 
 
+_OUTGOING, _INCOMING = TypeAdapter(dict[Address, Outgoing]), TypeAdapter(dict[Address, Incoming])
+
+
 def control_to_json(state: ControlState) -> dict[str, Any]:
     turns = state.protocol.turns if isinstance(state.protocol, LockedState) else None
     return {
         "incarnation": state.incarnation,
         "instance": state_to_json(state.instance),
         "turns": None if turns is None else turns_to_json(turns),
-        "outgoing": {
-            receiver: {"posted": link.posted, "waiting": [[one.number, one.body] for one in link.waiting]}
-            for receiver, link in state.outgoing.items()
-        },
-        "incoming": {
-            sender: {"incarnation": link.incarnation, "taken": link.taken}
-            for sender, link in state.incoming.items()
-        },
+        "outgoing": {receiver: asdict(link) for receiver, link in state.outgoing.items()},
+        "incoming": {sender: asdict(link) for sender, link in state.incoming.items()},
     }
 
 
@@ -194,21 +188,14 @@ def control_from_json(found: Mapping[str, Any]) -> ControlState:
     return ControlState(
         protocol=instance if turns is None else LockedState(instance=instance, turns=turns_from_json(turns)),
         incarnation=found["incarnation"],
-        outgoing={
-            receiver: Outgoing(
-                posted=link["posted"],
-                waiting=tuple(Envelope(number=number, body=body) for number, body in link["waiting"]),
-            )
-            for receiver, link in found["outgoing"].items()
-        },
-        incoming={sender: Incoming(**link) for sender, link in found["incoming"].items()},
+        outgoing=_OUTGOING.validate_python(found["outgoing"]),
+        incoming=_INCOMING.validate_python(found["incoming"]),
     )
 
 
-def _taken(state: ControlState, step: InstanceStep | LockedStep) -> Turn:
+def _taken(state: ControlState, step: ProtocolStep[Any]) -> Turn:
     outgoing = dict(state.outgoing)
     for receiver, message in step.sends:
         outgoing[receiver] = outgoing.get(receiver, Outgoing()).post(message_to_json(message))
     state = replace(state, protocol=step.state, outgoing=outgoing)
-    dropped = step.dropped if isinstance(step, LockedStep) else ""
-    return Turn(state=state, effects=step.effects, dropped=dropped)
+    return Turn(state=state, effects=step.effects, dropped=step.dropped)

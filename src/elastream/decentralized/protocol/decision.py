@@ -1,5 +1,5 @@
-"""Whether an instance duplicates, ends or stays: its own load, a target, and a seeded die (the thesis, 3.3.1,
-3.3.3).
+"""Whether an instance duplicates, ends or stays: its own load, a target, and a seeded random draw (the
+thesis, 3.3.1, 3.3.3).
 
 An instance that receives l records per second, can process C and should run at the share r of that is worth
 l / (r·C) instances; it is one already, so its factor is p = l / (r·C) − 1. Above the upper threshold it duplicates
@@ -47,12 +47,12 @@ class ScalingPolicy:
     lower_load: float = 0.6
     """End from here down."""
     secure: bool = False
-    """Scale out to r_secure where that is lower than the target: no die decides whether records are delayed."""
+    """Scale out to r_secure where that is lower than the target, so that chance never delays records."""
     variant: Variant = Variant.LOCAL
     look_ahead: bool = False
     """Do not end where the rest would then be above the upper threshold; needs the count of instances.
 
-    Where no count lies between the thresholds, the plain policy goes back and forth for ever."""
+    Where no count lies between the thresholds, the plain policy oscillates for ever."""
 
     def __post_init__(self) -> None:
         if not 0 < self.target_load <= 1:
@@ -143,7 +143,7 @@ Action = Stay | Duplicate | Leave
 
 
 def decide(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:
-    """One turn of Algorithm 11. The die is cast only where the load is beyond a threshold, or a bound not kept."""
+    """One turn of Algorithm 11. Chance decides only where the load is beyond a threshold, or a bound not kept."""
     if now.room < 0:
         return _perhaps_make_room(now, rng)
     if now.spare < 0:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any, Generic, TypeVar
 
 from elastream.dataflow import Dataflow
 from elastream.decentralized.errors import IllegalEvent
@@ -139,12 +140,30 @@ class InstanceState:
         return self.phase not in (InstancePhase.WAITING, InstancePhase.PARTING, InstancePhase.ENDED)
 
 
+State = TypeVar("State")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InstanceStep:
-    state: InstanceState
+class ProtocolStep(Generic[State]):
+    """The new state, and what is to be done about it."""
+
+    state: State
     effects: tuple[Effect, ...] = ()
-    """To be carried out before anything is sent."""
-    sends: tuple[tuple[Address, Message], ...] = ()
+    """To be carried out before anything is sent, but for an End."""
+    sends: tuple[tuple[Address, Any], ...] = ()
+    dropped: str = ""
+    """Why what was decided is not done, or not all of it."""
+
+    def then(self, step: ProtocolStep[State]) -> ProtocolStep[State]:
+        return ProtocolStep(
+            state=step.state,
+            effects=(*self.effects, *step.effects),
+            sends=(*self.sends, *step.sends),
+            dropped=self.dropped or step.dropped,
+        )
+
+
+InstanceStep = ProtocolStep[InstanceState]
 
 
 def first_instance(successors: Iterable[Address], predecessors: Iterable[Address]) -> InstanceState:
@@ -170,7 +189,7 @@ class Instance:
         told = state.successors | state.predecessors
         state = replace(state, phase=phase, newcomers=added, created=state.created + times, awaited=told)
         effects = tuple(Create(instance) for instance in added)
-        return self._settle(InstanceStep(state=state, effects=effects, sends=_to_all(told, Duplication(added))))
+        return self._settle(ProtocolStep(state=state, effects=effects, sends=_to_all(told, Duplication(added))))
 
     def leave(self, state: InstanceState, /) -> InstanceStep:
         if self.place.keeper:
@@ -179,7 +198,7 @@ class Instance:
             raise IllegalEvent(self.place.fixed)
         phase = following(state.phase, InstanceTrigger.LEAVE)
         state = replace(state, phase=phase, awaited=state.predecessors)
-        return self._settle(InstanceStep(state=state, sends=_to_all(state.predecessors, Deletion())))
+        return self._settle(ProtocolStep(state=state, sends=_to_all(state.predecessors, Deletion())))
 
     def drained(self, state: InstanceState, /) -> InstanceStep:
         """The inbox is empty, and what was made of it is on its way."""
@@ -187,7 +206,7 @@ class Instance:
         state = replace(state, phase=phase, awaited=state.successors)
         effects = (Flush(tuple(sorted(state.successors))),) if state.successors else ()
         return self._settle(
-            InstanceStep(state=state, effects=effects, sends=_to_all(state.successors, Deletion()))
+            ProtocolStep(state=state, effects=effects, sends=_to_all(state.successors, Deletion()))
         )
 
     # What others tell it
@@ -221,7 +240,7 @@ class Instance:
             predecessors=(start.predecessors | state.predecessors_to_add) - state.predecessors_to_delete,
             leaving=start.leaving - state.successors_to_delete - state.predecessors_to_delete,
         )
-        return InstanceStep(state=running, effects=(Activate(),))
+        return ProtocolStep(state=running, effects=(Activate(),))
 
     def _neighbour_duplicates(
         self, state: InstanceState, sender: Address, added: tuple[Address, ...]
@@ -230,9 +249,9 @@ class Instance:
         if any(operator_of(new) != operator_of(sender) for new in added):
             raise IllegalEvent(f"{sender!r} duplicates to {', '.join(added)}, which are no copies of it")
         if self._is_parting_with(state, side):  # they will be started without this instance
-            known = state.successors if side == "successors" else state.predecessors
-            return InstanceStep(state=state, sends=((sender, DuplicationAck(told=not known.isdisjoint(added))),))
-        return InstanceStep(state=_with_added(state, side, frozenset(added)), sends=((sender, DuplicationAck()),))
+            told = not getattr(state, side).isdisjoint(added)
+            return ProtocolStep(state=state, sends=((sender, DuplicationAck(told=told)),))
+        return ProtocolStep(state=_with_added(state, side, frozenset(added)), sends=((sender, DuplicationAck()),))
 
     def _neighbour_leaves(self, state: InstanceState, sender: Address) -> InstanceStep:
         side = self._side_of(state, sender)
@@ -240,7 +259,7 @@ class Instance:
         if state.phase is InstancePhase.DUPLICATING and sender not in state.awaited | state.leaving:
             state = replace(state, told_newcomers=state.told_newcomers | {sender})
         state = replace(_with_deleted(state, side, sender), leaving=state.leaving - {sender})
-        step = InstanceStep(state=state, effects=effects, sends=((sender, DeletionAck()),))
+        step = ProtocolStep(state=state, effects=effects, sends=((sender, DeletionAck()),))
         return self._settle(step) if state.phase is InstancePhase.PARTING else step
 
     def _acknowledged(
@@ -248,7 +267,7 @@ class Instance:
     ) -> InstanceStep:
         if state.phase not in phases or sender not in state.awaited:
             raise IllegalEvent(f"{message} from {sender!r}, which {self.place.me!r} does not wait for")
-        return self._settle(InstanceStep(state=replace(state, awaited=state.awaited - {sender})))
+        return self._settle(ProtocolStep(state=replace(state, awaited=state.awaited - {sender})))
 
     # Their parts
 
@@ -286,25 +305,20 @@ class Instance:
 
 
 def _with_added(state: InstanceState, side: str, added: frozenset[Address]) -> InstanceState:
-    match side, state.phase:
-        case "successors", InstancePhase.WAITING:
-            return replace(state, successors_to_add=state.successors_to_add | added)
-        case "successors", _:
-            return replace(state, successors=state.successors | added)
-        case _, InstancePhase.WAITING:
-            return replace(state, predecessors_to_add=state.predecessors_to_add | added)
-    return replace(state, predecessors=state.predecessors | added)
+    field = f"{side}_to_add" if state.phase is InstancePhase.WAITING else side
+    return _changed(state, field, getattr(state, field) | added)
 
 
 def _with_deleted(state: InstanceState, side: str, deleted: Address) -> InstanceState:
-    match side, state.phase:
-        case "successors", InstancePhase.WAITING:
-            return replace(state, successors_to_delete=state.successors_to_delete | {deleted})
-        case "successors", _:
-            return replace(state, successors=state.successors - {deleted})
-        case _, InstancePhase.WAITING:
-            return replace(state, predecessors_to_delete=state.predecessors_to_delete | {deleted})
-    return replace(state, predecessors=state.predecessors - {deleted})
+    if state.phase is InstancePhase.WAITING:
+        field = f"{side}_to_delete"
+        return _changed(state, field, getattr(state, field) | {deleted})
+    return _changed(state, side, getattr(state, side) - {deleted})
+
+
+def _changed(state: InstanceState, field: str, value: frozenset[Address]) -> InstanceState:
+    changes: Any = {field: value}
+    return replace(state, **changes)
 
 
 def _to_all(receivers: Iterable[Address], message: Message) -> tuple[tuple[Address, Message], ...]:

@@ -19,7 +19,7 @@ again is stale: its place was taken, and it is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from elastream.errors import ElastreamError
 
@@ -35,8 +35,7 @@ class Stale(ElastreamError):  # noqa: N818
     """A process whose place was taken by a newer start of the same instance."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     number: int
     body: Body
 

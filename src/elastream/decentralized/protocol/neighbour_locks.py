@@ -28,8 +28,15 @@ from elastream.dataflow import Dataflow
 from elastream.dataflow.graph import MOST_INSTANCES
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.locks.port import GroupLock, LockPosition, LockSite, LockStep
-from elastream.decentralized.protocol.instance import Instance, InstancePhase, InstanceState, InstanceStep, Place
-from elastream.decentralized.protocol.messages import Address, Effect, Message, operator_of
+from elastream.decentralized.protocol.instance import (
+    Instance,
+    InstancePhase,
+    InstanceState,
+    InstanceStep,
+    Place,
+    ProtocolStep,
+)
+from elastream.decentralized.protocol.messages import Address, Message, operator_of
 from elastream.errors import InvalidInput
 
 Edge = tuple[str, str]
@@ -117,22 +124,7 @@ class LockedState:
         return self.instance.sends_records
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LockedStep:
-    state: LockedState
-    effects: tuple[Effect, ...] = ()
-    """As in `instance.py`; an End is carried out after the messages have gone out."""
-    sends: tuple[tuple[Address, LockedMessage], ...] = ()
-    dropped: str = ""
-    """Why what was decided is not done, or not all of it."""
-
-    def then(self, step: LockedStep) -> LockedStep:
-        return LockedStep(
-            state=step.state,
-            effects=(*self.effects, *step.effects),
-            sends=(*self.sends, *step.sends),
-            dropped=self.dropped or step.dropped,
-        )
+LockedStep = ProtocolStep[LockedState]
 
 
 def edges_in_order(dataflow: Dataflow, operator: str) -> tuple[Edge, ...]:
@@ -223,7 +215,7 @@ class LockedInstance:
         state = _changed(state, wish=wish)
         if self._is_core:
             return self._asked(state, self.place.me, wish)
-        return LockedStep(state=state, sends=((self.delegate, AskToScale(wish)),))
+        return ProtocolStep(state=state, sends=((self.delegate, AskToScale(wish)),))
 
     def _answered(self, state: LockedState, sender: Address, answer: MayScale | MayNotScale) -> LockedStep:
         wish = state.wish
@@ -231,7 +223,7 @@ class LockedInstance:
             raise IllegalEvent(f"{sender!r} lets {self.place.me!r} scale or not, which did not ask it")
         state = _changed(state, wish=None)
         if isinstance(answer, MayNotScale):
-            return LockedStep(state=state, dropped=self._too_many(wish) if wish else self._too_few())
+            return ProtocolStep(state=state, dropped=self._too_many(wish) if wish else self._too_few())
         fewer = self._too_many(wish - answer.times) if answer.times < wish else ""
         step = self._begun(state, answer.times)
         return replace(step, dropped=step.dropped or fewer)
@@ -246,13 +238,13 @@ class LockedInstance:
 
     def _acted(self, state: LockedState, step: InstanceStep, *, began: bool = False) -> LockedStep:
         was_busy = began or state.phase in BUSY
-        taken = LockedStep(state=replace(state, instance=step.state), effects=step.effects, sends=step.sends)
+        taken = ProtocolStep(state=replace(state, instance=step.state), effects=step.effects, sends=step.sends)
         return taken.then(self._tell_done(taken.state)) if was_busy and step.state.phase not in BUSY else taken
 
     def _tell_done(self, state: LockedState, *, dropped: bool = False) -> LockedStep:
         if self._is_core:
             return self._done(state, self.place.me, dropped=dropped)
-        return LockedStep(state=state, sends=((self.delegate, DoneScaling(dropped)),))
+        return ProtocolStep(state=state, sends=((self.delegate, DoneScaling(dropped)),))
 
     # A core member and the locks
 
@@ -270,10 +262,10 @@ class LockedInstance:
         """Ask for the first lock that is not held; with all of them, the turn begins."""
         turns = state.turns
         if turns.serving or not turns.waiting:
-            return LockedStep(state=state)
+            return ProtocolStep(state=state)
         for index, (lock, held) in enumerate(zip(self._locks.values(), turns.locks, strict=True)):
             if held.position is LockPosition.ASKING:
-                return LockedStep(state=state)
+                return ProtocolStep(state=state)
             if held.position is LockPosition.IDLE:
                 step = self._taken(state, index, lock.request(held))
                 entered = step.state.turns.locks[index].position is LockPosition.INSIDE
@@ -294,7 +286,7 @@ class LockedInstance:
             answers[who] = MayScale(times) if may else MayNotScale()
         serving = tuple((who, said.times) for who, said in answers.items() if isinstance(said, MayScale))
         own = answers.pop(self.place.me, None)
-        step = LockedStep(state=_changed(state, waiting=(), serving=serving), sends=tuple(answers.items()))
+        step = ProtocolStep(state=_changed(state, waiting=(), serving=serving), sends=tuple(answers.items()))
         if own is not None:
             step = step.then(self._answered(step.state, self.place.me, own))
         return step if serving else step.then(self._leave_locks(step.state))
@@ -315,10 +307,10 @@ class LockedInstance:
         grown = 0 if dropped else dict(turns.serving)[sender] or -1
         serving = tuple((who, times) for who, times in turns.serving if who != sender)
         state = _changed(state, serving=serving, instances=turns.instances + grown)
-        return LockedStep(state=state) if serving else self._leave_locks(state)
+        return ProtocolStep(state=state) if serving else self._leave_locks(state)
 
     def _leave_locks(self, state: LockedState) -> LockedStep:
-        step = LockedStep(state=state)
+        step = ProtocolStep(state=state)
         for index, lock in enumerate(self._locks.values()):
             step = step.then(self._taken(step.state, index, lock.exit(step.state.turns.locks[index])))
         return step.then(self._go_on(step.state))
@@ -332,7 +324,7 @@ class LockedInstance:
     def _taken(self, state: LockedState, index: int, step: LockStep[Any, Any]) -> LockedStep:
         locks, edge = state.turns.locks, list(self._locks)[index]
         sends = tuple((to, LockMessage(edge, message)) for to, message in step.sends)
-        return LockedStep(
+        return ProtocolStep(
             state=_changed(state, locks=(*locks[:index], step.state, *locks[index + 1 :])), sends=sends
         )
 

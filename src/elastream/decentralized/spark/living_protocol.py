@@ -110,11 +110,6 @@ class LivingProtocol:
                 self._keep(state)
             return state.incoming[sender].taken
 
-    def taken(self, sender: Address) -> int:
-        """The number of the last message of this sender that was taken in."""
-        link = self._state.incoming.get(sender)
-        return 0 if link is None else link.taken
-
     def received(self, sender: Address, incarnation: int, number: int, body: Body) -> None:
         with self._lock:
             self._state.incoming[sender].greeted(incarnation)  # a newer start may have come in between

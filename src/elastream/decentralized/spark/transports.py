@@ -103,7 +103,7 @@ def with_topics(settings: RunSettings, pipeline: str) -> RunSettings:
 
 
 def delete_topics(run: RunFolder) -> list[str]:
-    """Those of a run, before its folder is deleted; what is left behind, in words."""
+    """Those of a run, before its folder is deleted; a message for each thing that is left behind."""
     settings = read_settings(run) if run.settings.exists() else None
     if settings is None or not settings.topics:
         return []

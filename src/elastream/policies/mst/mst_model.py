@@ -54,7 +54,7 @@ class MstModel:
         return max(0.0, self.alpha_per_s * math.pow(instances, self.beta) - self.gamma * delay_s)
 
     def beyond(self, instances: int, delay_s: float = 0.0) -> str | None:
-        """What is too far from everything that was measured, in words; None where the model may be asked."""
+        """What is too far from everything that was measured, as text; None where the model may be asked."""
         if instances > REACH * self.most:
             return f"{instances:,} instances are more than {REACH:g} times the {self.most:,} that were measured"
         if instances * REACH < self.fewest:
