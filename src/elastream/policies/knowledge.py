@@ -20,8 +20,7 @@ from elastream.dataflow import Plan
 from elastream.measurement import OperatorRates, Snapshot
 from elastream.measurement.flow import is_at_its_limit, is_saturated
 from elastream.measurement.thresholds import BUSY
-from elastream.policies.learning import CHANGED, NEW_WEIGHT
-from elastream.policies.mst.memory import remember
+from elastream.policies.mst.memory import CHANGED, NEW_WEIGHT, remember
 from elastream.policies.mst.mst_model import Sustained
 from elastream.policies.rules.evaluation import NOTHING_REMEMBERED, RulesMemory
 from elastream.policies.sizes import Sizes

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from elastream.dataflow import Dataflow
 from elastream.decentralized.locks import LOCKS, LockKind
-from elastream.decentralized.protocol.decision import ScalingPolicy, Variant
+from elastream.decentralized.protocol.decision import ScalingPolicy
 from elastream.decentralized.protocol.instance import Place
 from elastream.decentralized.protocol.messages import Address, operator_of
 from elastream.decentralized.protocol.neighbour_locks import NeighbourLocks
@@ -84,19 +85,17 @@ class RunSettings:
         return ""
 
     def write(self, run: RunFolder) -> None:
-        written = asdict(self) | {"pipeline": str(self.pipeline)}
-        write_whole(run.settings, written)
+        write_whole(run.settings, _SETTINGS.dump_python(self, mode="json"))
+
+
+_SETTINGS = TypeAdapter(RunSettings)
 
 
 def read_settings(run: RunFolder) -> RunSettings:
-    found: dict[str, Any] | None = read_whole(run.settings)
+    found = read_whole(run.settings)
     if found is None:
         raise InvalidInput(f"{run.path}: no run of a decentralized pipeline is here")
-    policy = dict(found.pop("policy"))
-    return RunSettings(
-        **{**found, "pipeline": Path(found["pipeline"]), "locks": LockKind(found.get("locks", LockKind.NONE))},
-        policy=ScalingPolicy(**{**policy, "variant": Variant(policy["variant"])}),
-    )
+    return _SETTINGS.validate_python(found)
 
 
 def first_address(operator: str) -> Address:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 
 from elastream.decentralized.protocol.load_meter import Arrived
 from elastream.decentralized.spark.topic_publisher import Positions
@@ -177,22 +177,19 @@ class GroupReader:
                 self._rewinding = True
             return
         self._next = begin
-        self._consumer.assign(self._places(begin))
+        self._consumer.assign(self._topic.places(begin))
 
     def _committed(self) -> dict[int, int] | None:
         """None where nobody can say now."""
         if not self._mine:
             return {}
         try:
-            found = self._consumer.committed(self._places(dict.fromkeys(self._mine, 0)), timeout=_ANSWER_S)
+            found = self._consumer.committed(self._topic.places(dict.fromkeys(self._mine, 0)), timeout=_ANSWER_S)
         except KafkaException:
             return None
         if any(one.error is not None for one in found):
             return None
         return {one.partition: max(0, one.offset) for one in found}
-
-    def _places(self, offsets: Mapping[int, int]) -> list[Any]:
-        return [TopicPartition(self._topic.name, partition, at) for partition, at in offsets.items()]
 
     def _keep(self, record: TopicRecord) -> None:
         with self._lock:
@@ -255,8 +252,7 @@ class PlannedReader:
     def _seek(self, start: Mapping[int, int]) -> None:
         wanted = {partition: start.get(partition, 0) for partition in range(self._topic.partitions)}
         if self._at != wanted:
-            places = [TopicPartition(self._topic.name, partition, at) for partition, at in wanted.items()]
-            self._consumer.assign(places)
+            self._consumer.assign(self._topic.places(wanted))
             self._at = wanted
 
 

@@ -51,8 +51,6 @@ class Simulation:
     duration_s: float
     history: SimulatedHistory
     elasticity: Elasticity
-    drained_s: float
-    """When the last record was through."""
     snapshots: tuple[Snapshot, ...] = ()
     events: tuple[Event, ...] = ()
 
@@ -157,7 +155,6 @@ def _drained(model: EngineModel, engine: SimulatedEngine, duration_s: float, act
         model=model,
         duration_s=duration_s,
         history=engine.history,
-        drained_s=drained_s,
         elasticity=elasticity(
             _moments(model, engine.history, duration_s),
             excess_s=max(0.0, drained_s - duration_s),
