@@ -17,7 +17,6 @@ from elastream.decentralized.protocol.instance import (
     InstanceState,
     InstanceStep,
     Place,
-    ProtocolStep,
 )
 from elastream.decentralized.protocol.messages import (
     Address,
@@ -58,7 +57,7 @@ class InstanceAsPublished:
         if Mend.ONE_ACTION in self.mends:
             state = replace(state, phase=InstancePhase.DUPLICATING)
         effects = tuple(Create(instance) for instance in added)
-        return ProtocolStep(state=state, effects=effects, sends=_to_all(told, Duplication(added)))
+        return InstanceStep(state=state, effects=effects, sends=_to_all(told, Duplication(added)))
 
     def leave(self, given: InstanceState, /) -> InstanceStep:
         state = _published(given)
@@ -66,10 +65,10 @@ class InstanceAsPublished:
         state = replace(state, acks=0, acks_expected=len(told))
         if Mend.ONE_ACTION in self.mends:
             state = replace(state, phase=InstancePhase.LEAVING)
-        return ProtocolStep(state=state, sends=_to_all(told, Deletion()))
+        return InstanceStep(state=state, sends=_to_all(told, Deletion()))
 
     def drained(self, given: InstanceState, /) -> InstanceStep:
-        return ProtocolStep(state=replace(given, phase=InstancePhase.ENDED))
+        return InstanceStep(state=replace(given, phase=InstancePhase.ENDED))
 
     def receive(self, given: InstanceState, sender: Address, message: Message, /) -> InstanceStep:
         state = _published(given)
@@ -80,10 +79,10 @@ class InstanceAsPublished:
                 return self._started(state, message)
             case Duplication(added=added):
                 state = self._noted(state, sender, frozenset(added), frozenset())
-                return ProtocolStep(state=state, sends=((sender, DuplicationAck()),))
+                return InstanceStep(state=state, sends=((sender, DuplicationAck()),))
             case Deletion():
                 state = self._noted(state, sender, frozenset(), frozenset({sender}))
-                return ProtocolStep(state=state, sends=((sender, DeletionAck()),))
+                return InstanceStep(state=state, sends=((sender, DeletionAck()),))
             case DuplicationAck() | DeletionAck():
                 return self._acknowledged(replace(state, acks=state.acks + 1), message)
 
@@ -93,7 +92,7 @@ class InstanceAsPublished:
             successors=(start.successors | state.successors_to_add) - state.successors_to_delete,
             predecessors=(start.predecessors | state.predecessors_to_add) - state.predecessors_to_delete,
         )
-        return ProtocolStep(state=running)
+        return InstanceStep(state=running)
 
     def _noted(
         self, state: PublishedState, sender: Address, added: frozenset[Address], deleted: frozenset[Address]
@@ -122,12 +121,12 @@ class InstanceAsPublished:
     def _acknowledged(self, state: PublishedState, message: Message) -> InstanceStep:
         """Algorithms 6 and 10: one counter for both kinds."""
         if state.acks != state.acks_expected:
-            return ProtocolStep(state=state)
+            return InstanceStep(state=state)
         if isinstance(message, DeletionAck):
-            return ProtocolStep(state=replace(state, phase=InstancePhase.DRAINING))
+            return InstanceStep(state=replace(state, phase=InstancePhase.DRAINING))
         start = Start(state.successors, state.predecessors)
         running = replace(state, phase=InstancePhase.RUNNING, newcomers=())
-        return ProtocolStep(state=running, sends=_to_all(state.newcomers, start))
+        return InstanceStep(state=running, sends=_to_all(state.newcomers, start))
 
 
 def _published(state: InstanceState) -> PublishedState:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from elastream.dataflow import Dataflow
 from elastream.decentralized.errors import IllegalEvent
@@ -114,6 +114,27 @@ class Place:
         )
 
 
+Wish = int
+"""What an instance wants to do once it may: so many copies, or 0 to leave."""
+Asked = tuple[tuple[Address, Wish], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turns:
+    """Whose turn it is to scale, as far as one instance has to know."""
+
+    wish: Wish | None = None
+    """Its own, while it waits."""
+    locks: tuple[Any, ...] = ()
+    """Of a core member, as all that follows: its side of the lock of each edge, in the global order."""
+    waiting: Asked = ()
+    """Who asked to scale, for the next turn."""
+    serving: Asked = ()
+    """Whose turn it is, and what each may do; all locks are held until they are done."""
+    instances: int = 0
+    """How many its operator has, without the changes of this turn."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InstanceState:
     phase: InstancePhase = InstancePhase.WAITING
@@ -134,36 +155,37 @@ class InstanceState:
     """Not among the neighbours any more, but their Deletion is still to come."""
     created: int = 0
     """How many copies it has ever made; numbers the next."""
+    turns: Turns | None = None
+    """Where neighbours never scale at the same time (`neighbour_locks.py`)."""
+
+    @property
+    def wish(self) -> Wish | None:
+        """What it asked to do, while it waits for its turn."""
+        return None if self.turns is None else self.turns.wish
 
     @property
     def sends_records(self) -> bool:
         return self.phase not in (InstancePhase.WAITING, InstancePhase.PARTING, InstancePhase.ENDED)
 
 
-State = TypeVar("State")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProtocolStep(Generic[State]):
+class InstanceStep:
     """The new state, and what is to be done about it."""
 
-    state: State
+    state: InstanceState
     effects: tuple[Effect, ...] = ()
-    """To be carried out before anything is sent, but for an End."""
+    """To be carried out before anything is sent; under locks an End after that."""
     sends: tuple[tuple[Address, Any], ...] = ()
     dropped: str = ""
     """Why what was decided is not done, or not all of it."""
 
-    def then(self, step: ProtocolStep[State]) -> ProtocolStep[State]:
-        return ProtocolStep(
+    def then(self, step: InstanceStep) -> InstanceStep:
+        return InstanceStep(
             state=step.state,
             effects=(*self.effects, *step.effects),
             sends=(*self.sends, *step.sends),
             dropped=self.dropped or step.dropped,
         )
-
-
-InstanceStep = ProtocolStep[InstanceState]
 
 
 def first_instance(successors: Iterable[Address], predecessors: Iterable[Address]) -> InstanceState:
@@ -189,7 +211,7 @@ class Instance:
         told = state.successors | state.predecessors
         state = replace(state, phase=phase, newcomers=added, created=state.created + times, awaited=told)
         effects = tuple(Create(instance) for instance in added)
-        return self._settle(ProtocolStep(state=state, effects=effects, sends=_to_all(told, Duplication(added))))
+        return self._settle(InstanceStep(state=state, effects=effects, sends=_to_all(told, Duplication(added))))
 
     def leave(self, state: InstanceState, /) -> InstanceStep:
         if self.place.keeper:
@@ -198,7 +220,7 @@ class Instance:
             raise IllegalEvent(self.place.fixed)
         phase = following(state.phase, InstanceTrigger.LEAVE)
         state = replace(state, phase=phase, awaited=state.predecessors)
-        return self._settle(ProtocolStep(state=state, sends=_to_all(state.predecessors, Deletion())))
+        return self._settle(InstanceStep(state=state, sends=_to_all(state.predecessors, Deletion())))
 
     def drained(self, state: InstanceState, /) -> InstanceStep:
         """The inbox is empty, and what was made of it is on its way."""
@@ -206,12 +228,12 @@ class Instance:
         state = replace(state, phase=phase, awaited=state.successors)
         effects = (Flush(tuple(sorted(state.successors))),) if state.successors else ()
         return self._settle(
-            ProtocolStep(state=state, effects=effects, sends=_to_all(state.successors, Deletion()))
+            InstanceStep(state=state, effects=effects, sends=_to_all(state.successors, Deletion()))
         )
 
     # What others tell it
 
-    def receive(self, state: InstanceState, sender: Address, message: Message, /) -> InstanceStep:
+    def receive(self, state: InstanceState, sender: Address, message: object, /) -> InstanceStep:
         if state.phase is InstancePhase.ENDED:
             raise IllegalEvent(f"{message} from {sender!r} for {self.place.me!r}, which has ended")
         match message:
@@ -229,6 +251,8 @@ class Instance:
                 return self._acknowledged(
                     state, sender, message, frozenset({InstancePhase.LEAVING, InstancePhase.PARTING})
                 )
+            case _:
+                raise IllegalEvent(f"{message} from {sender!r} is about locks, and {self.place.me!r} has none")
 
     def _started(self, state: InstanceState, sender: Address, start: Start) -> InstanceStep:
         phase = following(state.phase, InstanceTrigger.STARTED)
@@ -239,8 +263,9 @@ class Instance:
             successors=(start.successors | state.successors_to_add) - state.successors_to_delete,
             predecessors=(start.predecessors | state.predecessors_to_add) - state.predecessors_to_delete,
             leaving=start.leaving - state.successors_to_delete - state.predecessors_to_delete,
+            turns=state.turns,
         )
-        return ProtocolStep(state=running, effects=(Activate(),))
+        return InstanceStep(state=running, effects=(Activate(),))
 
     def _neighbour_duplicates(
         self, state: InstanceState, sender: Address, added: tuple[Address, ...]
@@ -250,8 +275,8 @@ class Instance:
             raise IllegalEvent(f"{sender!r} duplicates to {', '.join(added)}, which are no copies of it")
         if self._is_parting_with(state, side):  # they will be started without this instance
             told = not getattr(state, side).isdisjoint(added)
-            return ProtocolStep(state=state, sends=((sender, DuplicationAck(told=told)),))
-        return ProtocolStep(state=_with_added(state, side, frozenset(added)), sends=((sender, DuplicationAck()),))
+            return InstanceStep(state=state, sends=((sender, DuplicationAck(told=told)),))
+        return InstanceStep(state=_with_added(state, side, frozenset(added)), sends=((sender, DuplicationAck()),))
 
     def _neighbour_leaves(self, state: InstanceState, sender: Address) -> InstanceStep:
         side = self._side_of(state, sender)
@@ -259,7 +284,7 @@ class Instance:
         if state.phase is InstancePhase.DUPLICATING and sender not in state.awaited | state.leaving:
             state = replace(state, told_newcomers=state.told_newcomers | {sender})
         state = replace(_with_deleted(state, side, sender), leaving=state.leaving - {sender})
-        step = ProtocolStep(state=state, effects=effects, sends=((sender, DeletionAck()),))
+        step = InstanceStep(state=state, effects=effects, sends=((sender, DeletionAck()),))
         return self._settle(step) if state.phase is InstancePhase.PARTING else step
 
     def _acknowledged(
@@ -267,7 +292,7 @@ class Instance:
     ) -> InstanceStep:
         if state.phase not in phases or sender not in state.awaited:
             raise IllegalEvent(f"{message} from {sender!r}, which {self.place.me!r} does not wait for")
-        return self._settle(ProtocolStep(state=replace(state, awaited=state.awaited - {sender})))
+        return self._settle(InstanceStep(state=replace(state, awaited=state.awaited - {sender})))
 
     # Their parts
 
