@@ -129,8 +129,7 @@ class Agent:
     def lost(self) -> float:
         """The connection is gone, or there was none: how long to wait before the next try.
 
-        Twice as long each time, and never quite the same for two agents, so that a master which comes back is not
-        met by all of them at once.
+        Exponential backoff with jitter, so that a master which comes back is not met by all agents at once.
         """
         self._welcomed = False
         longest_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._tries, 16))

@@ -184,7 +184,7 @@ class Master:
         yield from self._close(connection)
 
     def _tell_sparingly(self, what: str, text: str, now_s: float) -> Iterator[Effect]:
-        """Whoever tries again and again does not fill the log: the same is told once a minute."""
+        """At most once a minute, so that whoever tries again and again does not fill the log."""
         if now_s - self._told_s.get(what, -_TOLD_AGAIN_S) < _TOLD_AGAIN_S:
             return
         if len(self._told_s) >= _MOST_TOLD:
@@ -316,7 +316,7 @@ class Master:
                 instance=instance,
                 agent=agent.hello.agent,
                 taken_at_s=taken_at_s,
-                # what was on its way while the subscription changed is nobody's business any more
+                # what was in flight while the subscription changed is not wanted any more
                 values={name: value for name, value in values.items() if name in wanted},
             )
 

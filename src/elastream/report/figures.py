@@ -231,7 +231,7 @@ def _short(name: str) -> str:
 
 
 def _thinned(times_s: Sequence[float], values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
-    """At most so many points, each the highest of those that it stands for: a peak is what is looked for."""
+    """Downsampled: each point is the highest of those that it stands for, as a peak is what is looked for."""
     every = max(1, -(-len(values) // _MOST_POINTS))
     starts = range(0, len(values), every)
     return [times_s[start] for start in starts], [max(values[start : start + every]) for start in starts]

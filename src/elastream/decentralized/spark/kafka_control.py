@@ -2,9 +2,9 @@
 the others.
 
 Thin, like `tcp.py`: what is said, and what a repeated message or a stale process means, is decided in `link.py`
-and `control.py`. Kafka only carries, and nothing depends on what it keeps: a message is sent again until its
-receiver has acknowledged it, by a message in the sender's topic. So a broker may be away, deliver twice, or lose
-everything it had, and a process may be killed at any point.
+and `control.py`. Kafka only carries, and nothing depends on what it keeps: delivery is at least once, as a message
+is sent again until its receiver has acknowledged it, by a message in the sender's topic. So a broker may be away,
+deliver twice, or lose everything it had, and a process may be killed at any point.
 
     from, to, incarnation, number, body     a message: one at a time for each receiver
     from, to, acknowledged                  it is written down

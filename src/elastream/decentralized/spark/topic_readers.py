@@ -63,7 +63,7 @@ class Taken:
 
 
 class GroupReader:
-    """Reads ahead, so that it shows how much arrives."""
+    """A member of the group. It prefetches, which shows how much arrives."""
 
     def __init__(self, topic: Topic, group: str) -> None:
         self._topic = topic
