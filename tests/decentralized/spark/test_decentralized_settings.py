@@ -214,7 +214,7 @@ def test_a_capacity_as_json_has_every_step() -> None:
         (["inZone", "--cores", "1,,2"], "expected numbers from 1 on, with commas between them, found '1,,2'"),
         (["inZone", "--cores", "two"], "expected numbers from 1 on, with commas between them, found 'two'"),
         (["inZone", "--cores", "2,1,2"], "expected each number once, found '2,1,2'"),
-        (["inZone", "--first-rate", "0"], "must be above 0"),
+        (["inZone", "--first-rate", "0"], "first_per_s must be a finite number above 0"),
     ],
 )
 def test_a_capacity_that_cannot_be_measured_is_refused(given: list[str], why: str) -> None:
