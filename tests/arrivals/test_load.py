@@ -301,7 +301,7 @@ class TestTrace:
         assert [looped.rate_at(t_s) for t_s in (8, 10, 11)] == pytest.approx([75, 100, 150])
 
     def test_a_day_of_minutes_repeats_after_a_day(self) -> None:
-        looped = bundled_trace("worldcup98", repeat=True)
+        looped = replace(bundled_trace("worldcup98"), repeat=True)
         assert all(looped.rate_at(t_s) == looped.rate_at(t_s + DAY_S) for t_s in range(0, DAY_S, 977))
 
     @pytest.mark.parametrize("repeat", [False, True])
@@ -340,9 +340,9 @@ class TestReadTrace:
 
     def test_reads_points(self, tmp_path: Path) -> None:
         file = self.write(tmp_path, "time_s,records_per_s\n0,1.5\n60,3\n")
-        expected = Trace(times_s=(0, 60), records_per_s=(1.5, 3), speed=2, scale=4, repeat=True)
-        assert read_trace(file, speed=2, scale=4, repeat=True) == expected
-        assert read_trace(str(file)) == replace(expected, speed=1, scale=1, repeat=False)
+        expected = Trace(times_s=(0, 60), records_per_s=(1.5, 3))
+        assert read_trace(file) == expected
+        assert read_trace(str(file)) == expected
 
     @pytest.mark.parametrize(
         "text",
@@ -451,12 +451,6 @@ class TestBundledTraces:
         folder = files("elastream.arrivals") / "traces"
         assert len((folder / f"{name}.csv").read_bytes()) < 40_000
         assert f"`{name}.csv`" in (folder / "README.md").read_text(encoding="utf-8")
-
-    def test_take_speed_scale_and_repeat(self) -> None:
-        plain = bundled_trace("clarknet")
-        assert bundled_trace("clarknet", speed=60, scale=100, repeat=True) == replace(
-            plain, speed=60, scale=100, repeat=True
-        )
 
     def test_an_unknown_name_gets_the_nearest(self) -> None:
         with pytest.raises(InvalidInput, match=r"'worldcup89' \(did you mean 'worldcup98'\?\)"):

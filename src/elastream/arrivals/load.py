@@ -191,13 +191,7 @@ class Trace(Checked):
         return from_rate + (rates[after] - from_rate) * passed
 
 
-def read_trace(
-    source: str | os.PathLike[str] | Traversable,
-    *,
-    speed: float = 1.0,
-    scale: float = 1.0,
-    repeat: bool = False,
-) -> Trace:
+def read_trace(source: str | os.PathLike[str] | Traversable) -> Trace:
     """The trace of a CSV file with the columns `time_s` and `records_per_s`; other columns are ignored."""
     file = Path(source) if isinstance(source, str | os.PathLike) else source
     times_s: list[float] = []
@@ -208,7 +202,7 @@ def read_trace(
         rates.append(rate)
     if not times_s:
         raise InvalidInput(f"{file}: expected points after the header, found none")
-    return Trace(times_s=tuple(times_s), records_per_s=tuple(rates), speed=speed, scale=scale, repeat=repeat)
+    return Trace(times_s=tuple(times_s), records_per_s=tuple(rates))
 
 
 def bundled_traces() -> tuple[str, ...]:
@@ -217,12 +211,12 @@ def bundled_traces() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".csv") for name in names if name.endswith(".csv")))
 
 
-def bundled_trace(name: str, *, speed: float = 1.0, scale: float = 1.0, repeat: bool = False) -> Trace:
+def bundled_trace(name: str) -> Trace:
     """A trace that comes with the package."""
     known = bundled_traces()
     if name not in known:
         raise InvalidInput(f"no bundled trace is named {name!r}{nearest(name, known)}")
-    return read_trace(_bundled() / f"{name}.csv", speed=speed, scale=scale, repeat=repeat)
+    return read_trace(_bundled() / f"{name}.csv")
 
 
 def _bundled() -> Traversable:
