@@ -20,7 +20,7 @@ from elastream.arrivals.load import Constant
 from elastream.commands import plots
 from elastream.engines.simulated.capacity import PowerLaw
 from elastream.engines.simulated.engine_model import EngineModel, SourceModel
-from elastream.engines.simulated.ideal import least_plan
+from elastream.engines.simulated.ideal import Ideal
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.manager.events import Proposed
 from elastream.measurement.flow import achieved_share
@@ -77,7 +77,7 @@ class _Case:
     @property
     def right(self) -> Pair:
         """What is right without skew."""
-        return pair_of(least_plan(self.model(None), {SOURCE: self.load_per_s}))
+        return pair_of(Ideal(self.model(None)).least_plan({SOURCE: self.load_per_s}))
 
 
 def _linear(hot_share: float | None, *, start: Pair) -> EngineModel:

@@ -24,7 +24,7 @@ from elastream.commands import plots
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated.capacity import PowerLaw
 from elastream.engines.simulated.engine_model import DowntimeScope, EngineModel, OperatorModel, SourceModel
-from elastream.engines.simulated.ideal import least_plan
+from elastream.engines.simulated.ideal import Ideal
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.manager.knobs import Knobs
 from elastream.measurement.elasticity import Elasticity
@@ -179,7 +179,7 @@ def _duration_s(trace: str) -> float:
 
 
 def _demand(model: EngineModel, records_per_s: float) -> Plan:
-    return least_plan(model, {_SOURCE: records_per_s})
+    return Ideal(model).least_plan({_SOURCE: records_per_s})
 
 
 def _kept(simulation: Simulation) -> _Run:

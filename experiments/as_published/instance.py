@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from elastream.decentralized.errors import IllegalEvent
-from elastream.decentralized.protocol.instance import InstancePhase, InstanceState, InstanceStep, Place
+from elastream.decentralized.protocol.instance import (
+    InstancePhase,
+    InstanceState,
+    InstanceStep,
+    Place,
+)
 from elastream.decentralized.protocol.messages import (
     Address,
     Create,

@@ -23,9 +23,9 @@ from elastream.decentralized.protocol.control import (
     control_from_json,
     control_to_json,
 )
-from elastream.decentralized.protocol.instance import InstancePhase, Place
+from elastream.decentralized.protocol.instance import InstancePhase, Place, Turns
 from elastream.decentralized.protocol.messages import Address, Effect
-from elastream.decentralized.protocol.neighbour_locks import LockedState, MakeLock, Turns
+from elastream.decentralized.protocol.neighbour_locks import MakeLock
 from experiments.checking.explorer import Reaction
 from experiments.checking.protocol_model import LockedModel, May, Node
 
@@ -50,8 +50,8 @@ class OnDisk:
 
     @property
     def turns(self) -> Turns:
-        assert isinstance(self.control.protocol, LockedState)
-        return self.control.protocol.turns
+        assert self.control.instance.turns is not None
+        return self.control.instance.turns
 
     @property
     def wish(self) -> int | None:
@@ -154,7 +154,7 @@ class ControlModel(LockedModel):
         return Controlled(Controller(place, self._locks))
 
     def _waiting(self, name: Address) -> OnDisk:
-        return OnDisk.of(ControlState(protocol=super()._waiting(name), incarnation=1))
+        return OnDisk.of(ControlState(instance=super()._waiting(name), incarnation=1))
 
     def _first_state(self, me: Address) -> OnDisk:
-        return OnDisk.of(ControlState(protocol=super()._first_state(me), incarnation=1))
+        return OnDisk.of(ControlState(instance=super()._first_state(me), incarnation=1))

@@ -8,7 +8,7 @@ lies on a straight line between two counts, and the rides of each minute are dra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 
 import numpy as np
@@ -43,7 +43,7 @@ class TaxiRides:
 
     def _expected_rides(self) -> list[float]:
         """In each minute of the replay, from the rate in its middle."""
-        trace = bundled_trace("nyc_taxi", repeat=True)
+        trace = replace(bundled_trace("nyc_taxi"), repeat=True)
         begins_s = self.first_day * _DAY_S
         middles_s = (_MINUTE_S * (minute + 0.5) for minute in range(round(self.duration_s / _MINUTE_S)))
         shape = [trace.rate_at(begins_s + middle_s * self.speed) for middle_s in middles_s]

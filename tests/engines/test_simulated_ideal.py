@@ -17,40 +17,37 @@ from elastream.engines.simulated import (
     PowerLaw,
     SimulatedEngine,
     Usl,
-    least_plan,
-    sustains,
 )
-from elastream.engines.simulated.ideal import required_per_s
 
 
 def test_the_least_plan_of_a_word_count() -> None:
     operators = {"split": linear(100, selectivity=20), "count": linear(1000)}
     model = chain(steady(0), operators, {"split": 1, "count": 1})
-    assert required_per_s(model, {"source": 1000}) == {"source": 1000, "split": 1000, "count": 20_000}
-    assert least_plan(model, {"source": 1000}) == {"split": 10, "count": 20}
-    assert least_plan(model, {"source": 1001}) == {"split": 11, "count": 21}
-    assert least_plan(model, {"source": 0}) == {"split": 1, "count": 1}
+    assert Ideal(model).required_per_s({"source": 1000}) == {"source": 1000, "split": 1000, "count": 20_000}
+    assert Ideal(model).least_plan({"source": 1000}) == {"split": 10, "count": 20}
+    assert Ideal(model).least_plan({"source": 1001}) == {"split": 11, "count": 21}
+    assert Ideal(model).least_plan({"source": 0}) == {"split": 1, "count": 1}
 
 
 def test_a_window_needs_capacity_for_firing() -> None:
     windowed = linear(100, window_s=10, fire_cost_s_per_record=0.03)
     model = chain(steady(0), {"window": windowed}, {"window": 1})
-    assert least_plan(model, {"source": 100}) == {"window": 4}
+    assert Ideal(model).least_plan({"source": 100}) == {"window": 4}
 
 
 def test_beyond_the_peak_of_the_universal_law_there_is_nothing_to_gain() -> None:
     capacity = Usl(per_instance_per_s=100, contention=0.05, coherence=0.01)
     model = chain(steady(0), {"work": OperatorModel(capacity=capacity)}, {"work": 1})
     peak = max(range(1, 50), key=capacity.total_per_s)
-    assert least_plan(model, {"source": capacity.total_per_s(peak)}) == {"work": peak}
-    assert least_plan(model, {"source": 1e9}) == {"work": peak}
-    assert not sustains(model, {"work": peak}, {"source": 1e9})
+    assert Ideal(model).least_plan({"source": capacity.total_per_s(peak)}) == {"work": peak}
+    assert Ideal(model).least_plan({"source": 1e9}) == {"work": peak}
+    assert not Ideal(model).sustains({"work": peak}, {"source": 1e9})
 
 
 def test_what_skew_makes_impossible_is_not_bought() -> None:
     model = chain(steady(0), {"work": linear(100, hot_share=0.5)}, {"work": 1})
-    assert least_plan(model, {"source": 200}) == {"work": 2}
-    assert least_plan(model, {"source": 201}) == {"work": 2}
+    assert Ideal(model).least_plan({"source": 200}) == {"work": 2}
+    assert Ideal(model).least_plan({"source": 201}) == {"work": 2}
 
 
 def test_the_bounds_hold_and_fixed_operators_keep_their_parallelism() -> None:
@@ -67,24 +64,24 @@ def test_the_bounds_hold_and_fixed_operators_keep_their_parallelism() -> None:
         operators={name: linear(10) for name in ("bounded", "keyed", "fixed")},
         initial_plan=Plan({"bounded": 2, "keyed": 1, "fixed": 3}),
     )
-    assert least_plan(model, {"source": 1}) == {"bounded": 2, "keyed": 1, "fixed": 3}
+    assert Ideal(model).least_plan({"source": 1}) == {"bounded": 2, "keyed": 1, "fixed": 3}
     # with eight partitions, five to seven instances do no more than four: one of them holds two
-    assert least_plan(model, {"source": 45}) == {"bounded": 4, "keyed": 8, "fixed": 3}
+    assert Ideal(model).least_plan({"source": 45}) == {"bounded": 4, "keyed": 8, "fixed": 3}
 
 
 def test_shared_workers_need_time_for_all_operators() -> None:
     operators = {"parse": linear(100), "count": linear(300)}
     model = chain(steady(0), operators, {"parse": 1, "count": 1}, shared_workers=True)
-    assert least_plan(model, {"source": 225}) == {"parse": 3, "count": 3}
-    assert least_plan(model, {"source": 226}) == {"parse": 4, "count": 4}
-    assert sustains(model, {"parse": 3, "count": 3}, {"source": 225})
-    assert not sustains(model, {"parse": 3, "count": 3}, {"source": 226})
+    assert Ideal(model).least_plan({"source": 225}) == {"parse": 3, "count": 3}
+    assert Ideal(model).least_plan({"source": 226}) == {"parse": 4, "count": 4}
+    assert Ideal(model).sustains({"parse": 3, "count": 3}, {"source": 225})
+    assert not Ideal(model).sustains({"parse": 3, "count": 3}, {"source": 226})
 
 
 def test_a_source_that_is_too_slow_is_not_helped_by_any_plan() -> None:
     model = chain(steady(0, max_rate_per_s=50), {"work": linear(100)}, {"work": 1})
-    assert sustains(model, {"work": 1}, {"source": 50})
-    assert not sustains(model, {"work": 1}, {"source": 51})
+    assert Ideal(model).sustains({"work": 1}, {"source": 50})
+    assert not Ideal(model).sustains({"work": 1}, {"source": 51})
 
 
 capacities: st.SearchStrategy[Capacity] = st.one_of(
@@ -133,7 +130,9 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(capacity: Capacity, 
         initial_plan=Plan({"work": 1}),
     )
     ideal = Ideal(model)
-    assert [ideal.least_plan({"source": r}) for r in rates] == [least_plan(model, {"source": r}) for r in rates]
+    assert [ideal.least_plan({"source": r}) for r in rates] == [
+        Ideal(model).least_plan({"source": r}) for r in rates
+    ]
 
 
 @settings(max_examples=30, deadline=None)
@@ -141,7 +140,7 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(capacity: Capacity, 
 def test_the_engine_keeps_up_with_the_least_plan(parts: list[OperatorModel], rate: float) -> None:
     operators = {f"operator{index}": part for index, part in enumerate(parts)}
     model = chain(steady(rate), operators, least_plan_of(operators, rate))
-    assume(sustains(model, model.initial_plan, {"source": rate}))
+    assume(Ideal(model).sustains(model.initial_plan, {"source": rate}))
     engine = SimulatedEngine(model)
     engine.wait(100)
     waiting = engine.history.queued[-1] + engine.history.source_backlog[-1]
@@ -149,4 +148,4 @@ def test_the_engine_keeps_up_with_the_least_plan(parts: list[OperatorModel], rat
 
 
 def least_plan_of(operators: dict[str, OperatorModel], rate: float) -> Plan:
-    return least_plan(chain(steady(rate), operators, dict.fromkeys(operators, 1)), {"source": rate})
+    return Ideal(chain(steady(rate), operators, dict.fromkeys(operators, 1))).least_plan({"source": rate})

@@ -201,7 +201,7 @@ def test_what_is_not_a_duration(written: object) -> None:
         ({"source": "{source: true, load: {}}"}, "operators.source: load: a load is one of"),
         ({"source": "{source: true, load: {constant: 1, trace: x}}"}, "found constant and trace"),
         ({"source": "{source: true, load: {constant: 1, speed: 2}}"}, "load: speed belongs to a trace"),
-        ({"source": "{source: true, load: -1}"}, "operators.source: records_per_s: expected"),
+        ({"source": "{source: true, load: -1}"}, "operators.source: records_per_s must be"),
         (
             {"source": "{source: true, load: {steps: [5]}}"},
             "load.steps[0]: a step is [from when, records per second]",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,10 +17,42 @@ from elastream.policies.knowledge import Knowledge
 from elastream.policies.rules import RuleSet, every_operator, minutes, records, rule, rules, seconds
 from elastream.policies.rules.evaluation import NOTHING_REMEMBERED, OperatorReading, RulesMemory
 from elastream.policies.rules.rule import AtTimesOriginal, By, ByFactor, Direction, Rule
-from elastream.policies.rules.verdicts import Action, Standing, evaluate, verdicts
+from elastream.policies.rules.verdicts import Standing, verdicts, winner
 from elastream.policies.sizes import Sizes
 
 OPERATOR = "counts"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Action:
+    at_s: float
+    rule: str
+    operator: str
+    before: int
+    after: int
+
+
+def evaluate(
+    rules: RuleSet, memory: RulesMemory, sizes: Mapping[str, Sizes], readings: Iterable[OperatorReading]
+) -> tuple[RulesMemory, Mapping[str, Sizes], tuple[Action, ...]]:
+    """Take readings one after the other and act at once on what the rules want, without a manager."""
+    now, actions = dict(sizes), []
+    for reading in readings:
+        memory = memory.with_readings(rules, (reading,))
+        size = now[reading.operator]
+        found = winner(verdicts(rules, memory, reading.operator, size, reading.at_s), size.current)
+        if found is not None:
+            actions.append(
+                Action(
+                    at_s=reading.at_s,
+                    rule=found.rule.name,
+                    operator=reading.operator,
+                    before=size.current,
+                    after=found.target,
+                )
+            )
+            now[reading.operator] = size.changed_to(found.target, reading.at_s)
+    return memory, now, tuple(actions)
 
 
 def reading(at_s: float, *queue: float | None, operator: str = OPERATOR, **metrics: float) -> OperatorReading:

@@ -1,6 +1,6 @@
 """The agent's mind: what to read and when, what the master has not acknowledged yet, when to try again.
 
-Pure like the master's: no socket, no clock. `now_s` is of a clock that nobody can set.
+Pure like the master's: no socket, no clock. `now_s` is of a monotonic clock.
 
 Readings wait in a bounded buffer until the master says that it has evaluated them. After a connection broke
 all of them are sent again, and the master knows by their numbers which of them it has. When the buffer is full the
@@ -129,8 +129,7 @@ class Agent:
     def lost(self) -> float:
         """The connection is gone, or there was none: how long to wait before the next try.
 
-        Twice as long each time, and never quite the same for two agents, so that a master which comes back is not
-        met by all of them at once.
+        Exponential backoff with jitter, so that a master which comes back is not met by all agents at once.
         """
         self._welcomed = False
         longest_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._tries, 16))

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 from elastream.agents.agent import Agent
@@ -152,34 +151,22 @@ class AgentThread:
 
     def __init__(self, client: AgentClient) -> None:
         self.client = client
-        self._loop = asyncio.new_event_loop()
-        self._task: asyncio.Task[None] | None = None
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._run, name=f"agent {client.agent.name}", daemon=True)
 
     def __enter__(self) -> Self:
+        self._task = self._loop.create_task(self.client.run())
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._cancel)
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join()
 
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
     def _run(self) -> None:
-        with (
-            asyncio.Runner(loop_factory=lambda: self._loop) as runner,
-            contextlib.suppress(asyncio.CancelledError),
-        ):
-            runner.run(self._until_cancelled())
-
-    async def _until_cancelled(self) -> None:
-        self._task = asyncio.current_task()
-        await self.client.run()
+        with self._runner, contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._task)
 
 
 def _notice_death(writer: asyncio.StreamWriter) -> None:

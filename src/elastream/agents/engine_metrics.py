@@ -9,7 +9,6 @@ it in place with a rename, so that nobody reads half of it. A Python program can
 
 from __future__ import annotations
 
-import json
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from elastream.errors import ElastreamError, InvalidInput, nearest
 from elastream.formats import read_json, read_text, shown
 from elastream.measurement.amounts import MOST_AMOUNT
 from elastream.policies.rules.metrics import METRICS
+from elastream.whole_files import write_json
 
 _TIMEOUT_S = 5.0
 _MOST_BYTES = 1_000_000
@@ -73,6 +73,4 @@ def _fetched(url: str) -> str:
 
 def write_metrics(path: Path, metrics: Mapping[str, float]) -> None:
     """For an operator's process that tells of itself through a file."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(dict(metrics)), encoding="utf-8")
-    partial.replace(path)
+    write_json(path, metrics)

@@ -1,8 +1,8 @@
 """The master's mind: who is connected, for which instances they read, and what they read in each round.
 
 Pure: events and times go in, effects come out (what to send, what to close, what to tell), and `master_server`
-carries them out. Times called `now_s` are of a clock that nobody can set; `wall_s` is the time of day, and serves
-only to stamp readings and to notice agents whose clock is off.
+carries them out. Times called `now_s` are of a monotonic clock; `wall_s` is the time of day, and serves only to
+stamp readings and to notice agents whose clock is off.
 
 The master sets the pace. A round is due every interval; agents are told when and read then, all at the same time,
 so that a round holds one coherent picture, and it is over as soon as every agent that is alive was heard, or
@@ -184,7 +184,7 @@ class Master:
         yield from self._close(connection)
 
     def _tell_sparingly(self, what: str, text: str, now_s: float) -> Iterator[Effect]:
-        """Whoever tries again and again does not fill the log: the same is told once a minute."""
+        """At most once a minute, so that whoever tries again and again does not fill the log."""
         if now_s - self._told_s.get(what, -_TOLD_AGAIN_S) < _TOLD_AGAIN_S:
             return
         if len(self._told_s) >= _MOST_TOLD:
@@ -316,7 +316,7 @@ class Master:
                 instance=instance,
                 agent=agent.hello.agent,
                 taken_at_s=taken_at_s,
-                # what was on its way while the subscription changed is nobody's business any more
+                # what was in flight while the subscription changed is not wanted any more
                 values={name: value for name, value in values.items() if name in wanted},
             )
 

@@ -83,7 +83,7 @@ class Sample(NamedTuple):
 
     number: Number
     age_ms: Number
-    """When it was sent, by a clock that nobody can set; whole, so that a fresh one takes a single byte."""
+    """When it was sent, by a monotonic clock; whole, so that a fresh one takes a single byte."""
     values: Annotated[tuple[Values, ...], PerOperator]
 
     @property
@@ -143,7 +143,7 @@ def frame(message: FromAgent | FromMaster) -> bytes:
 
 
 class WrongVersionError(WireError):
-    """The only mistake that an agent is told of in words: it is the one that its user can mend."""
+    """The only mistake that an agent gets a message about: it is the one that its user can mend."""
 
 
 def agent_message(value: Any) -> FromAgent:

@@ -24,10 +24,11 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 
+from elastream.checked import FINITE, NOT_NEGATIVE, Checked, Finite, NotNegative, Positive
 from elastream.errors import InvalidInput, nearest
 
 TIME_COLUMN = "time_s"
@@ -44,13 +45,10 @@ class Load(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Constant:
+class Constant(Checked):
     """The same rate for ever."""
 
-    records_per_s: float
-
-    def __post_init__(self) -> None:
-        _require_not_negative("records_per_s", self.records_per_s)
+    records_per_s: NotNegative
 
     def rate_at(self, t_s: float) -> float:
         return self.records_per_s
@@ -78,20 +76,17 @@ class Steps:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sine:
+class Sine(Checked):
     """A wave around a mean, cut off at zero; at 0 it stands where one without phase is at `phase_s`."""
 
-    mean: float
-    amplitude: float
-    period_s: float
-    phase_s: float = 0.0
+    mean: NotNegative
+    amplitude: NotNegative
+    period_s: Positive
+    phase_s: Finite = 0.0
 
     def __post_init__(self) -> None:
-        _require_not_negative("mean", self.mean)
-        _require_not_negative("amplitude", self.amplitude)
-        _require_positive("period_s", self.period_s)
-        _require_finite("phase_s", self.phase_s)
-        _require_finite("mean + amplitude", self.mean + self.amplitude)
+        Checked.__post_init__(self)
+        FINITE.check("mean + amplitude", self.mean + self.amplitude)
 
     def rate_at(self, t_s: float) -> float:
         turns = (max(t_s, 0.0) + self.phase_s) / self.period_s
@@ -99,7 +94,7 @@ class Sine:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Brownian:
+class Brownian(Checked):
     """A random walk: every `step_s` the rate moves by a normal step and is mirrored back at the bounds.
 
     The walk is a function of the fields alone. It is made when it is asked for, and made again at twice the
@@ -107,27 +102,21 @@ class Brownian:
     That keeps no generator between calls, whose position would depend on who asked for what.
     """
 
-    start: float
-    step_std: float
-    step_s: float = 60.0
-    minimum: float = 0.0
-    maximum: float | None = None
-    seed: int = 0
+    start: NotNegative
+    step_std: NotNegative
+    step_s: Positive = 60.0
+    minimum: NotNegative = 0.0
+    maximum: Finite | None = None
+    seed: Annotated[int, NOT_NEGATIVE] = 0
     _walk: tuple[float, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
-        _require_not_negative("start", self.start)
-        _require_not_negative("step_std", self.step_std)
-        _require_positive("step_s", self.step_s)
-        _require_not_negative("minimum", self.minimum)
-        _require_not_negative("seed", self.seed)
-        if self.maximum is not None:
-            _require_finite("maximum", self.maximum)
-            if self.maximum <= self.minimum:
-                raise ValueError(f"maximum: expected more than the minimum, {self.minimum}, found {self.maximum}")
+        Checked.__post_init__(self)
+        if self.maximum is not None and self.maximum <= self.minimum:
+            raise InvalidInput(f"maximum: expected more than the minimum, {self.minimum}, found {self.maximum}")
         if self.start < self.minimum or (self.maximum is not None and self.start > self.maximum):
             bounds = f"{self.minimum} to {'any' if self.maximum is None else self.maximum}"
-            raise ValueError(f"start: expected a rate within the bounds, {bounds}, found {self.start}")
+            raise InvalidInput(f"start: expected a rate within the bounds, {bounds}, found {self.start}")
 
     def rate_at(self, t_s: float) -> float:
         step = int(t_s / self.step_s) if t_s > 0 else 0
@@ -150,7 +139,7 @@ class Brownian:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trace:
+class Trace(Checked):
     """Recorded rates, on a straight line from each point to the next; after the last point it holds.
 
     `speed` plays it faster and `scale` multiplies its rates. With `repeat` it starts again instead of holding:
@@ -160,8 +149,8 @@ class Trace:
 
     times_s: tuple[float, ...]
     records_per_s: tuple[float, ...]
-    speed: float = 1.0
-    scale: float = 1.0
+    speed: Positive = 1.0
+    scale: Positive = 1.0
     repeat: bool = False
     _played_s: tuple[float, ...] = field(init=False, repr=False, compare=False)
     _rates: tuple[float, ...] = field(init=False, repr=False, compare=False)
@@ -180,14 +169,13 @@ class Trace:
         object.__setattr__(self, "_period_s", period_s)
 
     def _validate(self) -> None:
-        _require_positive("speed", self.speed)
-        _require_positive("scale", self.scale)
+        Checked.__post_init__(self)
         if len(self.times_s) != len(self.records_per_s):
             found = f"{len(self.times_s)} times and {len(self.records_per_s)} rates"
-            raise ValueError(f"times_s and records_per_s: expected as many of each, found {found}")
+            raise InvalidInput(f"times_s and records_per_s: expected as many of each, found {found}")
         _require_times("times_s", self.times_s)
         _require_rates("records_per_s", self.records_per_s)
-        _require_finite("the highest of records_per_s × scale", max(self.records_per_s) * self.scale)
+        FINITE.check("the highest of records_per_s × scale", max(self.records_per_s) * self.scale)
 
     def rate_at(self, t_s: float) -> float:
         if t_s >= self._period_s:
@@ -203,13 +191,7 @@ class Trace:
         return from_rate + (rates[after] - from_rate) * passed
 
 
-def read_trace(
-    source: str | os.PathLike[str] | Traversable,
-    *,
-    speed: float = 1.0,
-    scale: float = 1.0,
-    repeat: bool = False,
-) -> Trace:
+def read_trace(source: str | os.PathLike[str] | Traversable) -> Trace:
     """The trace of a CSV file with the columns `time_s` and `records_per_s`; other columns are ignored."""
     file = Path(source) if isinstance(source, str | os.PathLike) else source
     times_s: list[float] = []
@@ -220,7 +202,7 @@ def read_trace(
         rates.append(rate)
     if not times_s:
         raise InvalidInput(f"{file}: expected points after the header, found none")
-    return Trace(times_s=tuple(times_s), records_per_s=tuple(rates), speed=speed, scale=scale, repeat=repeat)
+    return Trace(times_s=tuple(times_s), records_per_s=tuple(rates))
 
 
 def bundled_traces() -> tuple[str, ...]:
@@ -229,12 +211,12 @@ def bundled_traces() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".csv") for name in names if name.endswith(".csv")))
 
 
-def bundled_trace(name: str, *, speed: float = 1.0, scale: float = 1.0, repeat: bool = False) -> Trace:
+def bundled_trace(name: str) -> Trace:
     """A trace that comes with the package."""
     known = bundled_traces()
     if name not in known:
         raise InvalidInput(f"no bundled trace is named {name!r}{nearest(name, known)}")
-    return read_trace(_bundled() / f"{name}.csv", speed=speed, scale=scale, repeat=repeat)
+    return read_trace(_bundled() / f"{name}.csv")
 
 
 def _bundled() -> Traversable:
@@ -276,10 +258,10 @@ def _require_columns(file: Traversable, found: Sequence[str] | None) -> None:
 def _number(place: str, column: str, text: str | None) -> float:
     try:
         number = float(text or "")
-        _require_not_negative(column, number)
-    except ValueError:
+        NOT_NEGATIVE.check(column, number)
+    except (ValueError, InvalidInput):
         found = repr(text) if text else "nothing"
-        raise InvalidInput(f"{place}: {column}: expected a finite number of at least 0, found {found}") from None
+        raise InvalidInput(f"{place}: {column} must be {NOT_NEGATIVE.expected}, found {found}") from None
     return number
 
 
@@ -294,31 +276,16 @@ def _require_next_time(place: str, time_s: float, before_s: Sequence[float]) -> 
 
 def _require_times(name: str, times_s: Sequence[float]) -> None:
     if not times_s:
-        raise ValueError(f"{name}: expected at least one point, found none")
+        raise InvalidInput(f"{name}: expected at least one point, found none")
     for time_s in times_s:
-        _require_finite(f"{name}: time", time_s)
+        FINITE.check(f"{name}: time", time_s)
     if times_s[0] != 0:
-        raise ValueError(f"{name}: expected the first time to be 0, found {times_s[0]}")
+        raise InvalidInput(f"{name}: expected the first time to be 0, found {times_s[0]}")
     for before_s, time_s in pairwise(times_s):
         if time_s <= before_s:
-            raise ValueError(f"{name}: expected increasing times, found {time_s} after {before_s}")
+            raise InvalidInput(f"{name}: expected increasing times, found {time_s} after {before_s}")
 
 
 def _require_rates(name: str, rates: Sequence[float]) -> None:
     for rate in rates:
-        _require_not_negative(f"{name}: rate", rate)
-
-
-def _require_finite(name: str, value: float) -> None:
-    if not math.isfinite(value):
-        raise ValueError(f"{name}: expected a finite number, found {value}")
-
-
-def _require_not_negative(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name}: expected a finite number of at least 0, found {value}")
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name}: expected a finite number above 0, found {value}")
+        NOT_NEGATIVE.check(f"{name}: rate", rate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,6 +70,5 @@ class LoadEntry(Strict):
             options = self.brownian.model_dump(exclude={"step"})
             return Brownian(step_s=self.brownian.step, **options)
         assert self.trace is not None  # by _one_kind
-        if self.trace.endswith(".csv"):
-            return read_trace(folder / self.trace, speed=self.speed, scale=self.scale, repeat=self.repeat)
-        return bundled_trace(self.trace, speed=self.speed, scale=self.scale, repeat=self.repeat)
+        trace = read_trace(folder / self.trace) if self.trace.endswith(".csv") else bundled_trace(self.trace)
+        return replace(trace, speed=self.speed, scale=self.scale, repeat=self.repeat)

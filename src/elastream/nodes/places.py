@@ -25,7 +25,7 @@ class NoNodeLeftError(ElastreamError):
 class Chosen:
     placement: Placement
     told: str = ""
-    """What had to be chosen again, in words."""
+    """What had to be chosen again, as text."""
     missing: int = 0
     """Instances whose node is gone, with no other in its place."""
 

@@ -6,7 +6,6 @@ named several times.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,15 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from elastream.checked import NOT_NEGATIVE, Checked, Count, NotNegative
 from elastream.errors import InvalidInput, nearest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
+class Node(Checked):
     name: str
-    cost: float = 1.0
+    cost: NotNegative = 1.0
     """Of each instance on it, for a unit of time."""
-    slots: int = 1
+    slots: Count = 1
     """How many instances it can hold."""
     available: bool = True
     """Whether it is there now; one that went away may come back."""
@@ -31,12 +31,10 @@ class Node:
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidInput("a node has an empty name")
-        if not (math.isfinite(self.cost) and self.cost >= 0):
-            raise InvalidInput(
-                f"node {self.name!r}: cost must be a finite number of at least 0, found {self.cost}"
-            )
-        if self.slots < 1:
-            raise InvalidInput(f"node {self.name!r}: slots must be at least 1, found {self.slots}")
+        try:
+            Checked.__post_init__(self)
+        except InvalidInput as error:
+            raise error.at(f"node {self.name!r}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +112,4 @@ def _check_table(delays_s: tuple[tuple[float, ...], ...], names: tuple[str, ...]
         if len(row) != expected:
             raise InvalidInput(f"delays: the row of {name!r}: expected {expected} delays, found {len(row)}")
         for other, delay_s in zip(names, row, strict=True):
-            if not (math.isfinite(delay_s) and delay_s >= 0):
-                place = f"delays: from {name!r} to {other!r}"
-                raise InvalidInput(f"{place}: expected a finite number of at least 0, found {delay_s}")
+            NOT_NEGATIVE.check(f"delays: from {name!r} to {other!r}: a delay", delay_s)

@@ -33,7 +33,7 @@ from elastream.policies.knowledge import CapacityPoint
 _LEAST_EXPONENT = 0.2
 _ROUNDING = 1e-9
 _REACH_DOWN = 1.25  # times fewer instances than the lowest point has: further down the exponent is too unsure
-_MISFIT = 0.01  # root mean square error, as a share of the capacity, that a power law may have
+_MISFIT = 0.01  # root mean square residual, as a share of the capacity, that a power law may have
 
 
 @dataclass(frozen=True, slots=True)

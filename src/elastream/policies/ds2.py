@@ -263,7 +263,7 @@ def _most_instances(snapshot: Snapshot, name: str, stuck: Mapping[str, str]) -> 
 
 
 def _not_parallel(snapshot: Snapshot, points: tuple[CapacityPoint, ...], name: str) -> str | None:
-    """Whether its true rate did not move when it was last given more instances, in words."""
+    """A message where its true rate did not move when it was last given more instances."""
     now = next((point for point in points if point.parallelism == snapshot.plan[name]), None)
     fewer = [p for p in points if p.parallelism * _TELLING_GROWTH <= snapshot.plan[name] and p.age <= _STALE]
     if now is None or not fewer:

@@ -65,7 +65,7 @@ def _stragglers(readings: Sequence[Reading]) -> Reason | None:
     timed = [(reading, reading.true_per_s) for reading in readings if reading.records_in > 0]
     known = [(reading, rate) for reading, rate in timed if rate is not None]
     if len(known) < 3:
-        return None  # of two instances, it is anyone's guess which one is the odd one
+        return None  # of two instances, either may be the outlier
     usual = median(rate for _, rate in known)
     slow = sorted(reading.instance for reading, rate in known if rate < _STRAGGLING * usual)
     if not slow or len(slow) > len(known) / 4:

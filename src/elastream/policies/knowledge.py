@@ -20,8 +20,7 @@ from elastream.dataflow import Plan
 from elastream.measurement import Measurement, Snapshot
 from elastream.measurement.flow import is_at_its_limit, is_saturated
 from elastream.measurement.thresholds import BUSY
-from elastream.policies.learning import CHANGED, NEW_WEIGHT
-from elastream.policies.mst.memory import remember
+from elastream.policies.mst.memory import CHANGED, NEW_WEIGHT, remember
 from elastream.policies.mst.mst_model import Sustained
 from elastream.policies.rules.evaluation import NOTHING_REMEMBERED, RulesMemory
 from elastream.policies.sizes import Sizes
@@ -51,7 +50,7 @@ class Knowledge:
     correction: float = 1.0
     """By how much more than the model says the pipeline was found to need (the target-rate ratio)."""
     watched_s: float = 0.0
-    """For how long the pipeline was watched, by a clock that nobody can set; restarts of the manager left out."""
+    """For how long the pipeline was watched, by a monotonic clock; restarts of the manager left out."""
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
     rules: RulesMemory = NOTHING_REMEMBERED
 

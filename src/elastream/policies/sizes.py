@@ -1,7 +1,7 @@
 """What is known of an operator's sizes: the one that it began with, the one it has, when it last grew and shrank.
 
-Times are in watched seconds: the time that someone was there to measure, added up by a clock that cannot be set
-(`Knowledge.watched_s`). A clock that jumps, and a manager that was down for a while, therefore neither end
+Times are in watched seconds: the time that someone was there to measure, added up by a monotonic clock
+(`Knowledge.watched_s`). A wall clock that jumps, and a manager that was down for a while, therefore neither end
 a guard time early nor stretch it by the jump.
 """
 

@@ -5,6 +5,9 @@
 Utilization is the mean CPU utilization of the operator's instances where the engine measures it, and the useful
 share of the window where it does not. DS2 (§2) counts such rules among those that converge slowly, as a step is
 always one instance, whatever is missing, and that need their thresholds tuned.
+
+THR-NLAware and THR-NLUnaware are Gesscale's baselines: the same rule with a choice of nodes. The one that is aware
+of delays chooses them as Gesscale does, the other at random.
 """
 
 from __future__ import annotations
@@ -14,17 +17,22 @@ from dataclasses import dataclass, replace
 
 from elastream.errors import InvalidInput
 from elastream.measurement import Snapshot
+from elastream.nodes.choice import NEAREST, AtRandom
 from elastream.options import check_bounds, option
 from elastream.policies.advice import because, bounded, measured
 from elastream.policies.catalog import policy
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
+from elastream.policies.placing import placed_advice, site_of
 from elastream.policies.proposal import Advice, Proposal, ReasonKind
+
+_NEEDS = "cpu_utilization, or useful_s where that is not measured"
+_GESSCALE_KNOBS = {"interval_s": 60, "target_rate_ratio": 0, "rollback_drop": None}
 
 
 @policy(
     "threshold",
     summary="One instance more above one utilization, one less below another",
-    needs="cpu_utilization, or useful_s where that is not measured",
+    needs=_NEEDS,
     good_for="a baseline to compare with; loads that change slowly",
 )
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +66,43 @@ class Threshold:
         text = f"{kind} {_percent(utilization)} is {verdict}"
         advice = because(advice, ReasonKind.FORMULA, text)
         return bounded(snapshot.dataflow[name], advice, advice.current + step)
+
+
+@policy(
+    "thr-nlaware",
+    summary="Gesscale's baseline THR-NLAware: thresholds on CPU, the nearest nodes",
+    needs=_NEEDS,
+    good_for="a baseline to compare with",
+    knobs=_GESSCALE_KNOBS,
+)
+@policy(
+    "thr-nlunaware",
+    summary="Gesscale's baseline THR-NLUnaware: thresholds on CPU, nodes at random",
+    needs=_NEEDS,
+    good_for="a baseline to compare with",
+    preset={"latency_aware": False},
+    knobs=_GESSCALE_KNOBS,
+)
+@dataclass(frozen=True, kw_only=True)
+class ThresholdOnNodes(Threshold):
+    latency_aware: bool = option(True, "the nodes with the lowest delays; if false any, at random")
+    seed: int = option(0, "for nodes at random")
+
+    @property
+    def name(self) -> str:
+        return "thr-nlaware" if self.latency_aware else "thr-nlunaware"
+
+    def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
+        found = super().__call__(snapshot, knowledge)
+        advice: dict[str, Advice] = {}
+        for name, said in found.advice.items():
+            if said.parallelism is None or said.parallelism == said.current:
+                advice[name] = said
+                continue
+            choice = NEAREST if self.latency_aware else AtRandom(f"{self.seed} {name} {snapshot.at_s}")
+            site = site_of(snapshot, name, choice, advice)
+            advice[name] = placed_advice(snapshot, said, site, said.parallelism)
+        return replace(found, policy=self.name, advice=advice)
 
 
 def _utilization(snapshot: Snapshot, name: str) -> tuple[float, str]:

@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import fsum
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,8 @@ from xml.etree import ElementTree
 
 from elastream.measurement.flow import throughput
 from elastream.report.story import Story
-from elastream.report.what_if import PolicyOutcome, Series, WhatIf
+from elastream.report.timeline import Series, Stretch
+from elastream.report.what_if import PolicyOutcome, WhatIf
 from elastream.showing import colours
 
 INK, SHADE = "#3b4148", "#9aa1ab"
@@ -38,55 +40,54 @@ _LINK = "http://www.w3.org/1999/xlink"
 def run_figure(story: Story, demand: Series | None) -> Any:
     """What came in and what was done with it, with how many instances, and what waited."""
     line = story.timeline
-    figure, (rates, instances, waiting) = _figure(3, heights=(2.0, 2.3, 1.6))
-    unit_s, unit = _unit(line.duration_s)
-    arriving = Series(
-        times_s=tuple(s.begin_s for s in line.stretches), values=tuple(s.records_per_s for s in line.stretches)
-    )
-    through = Series(
-        times_s=arriving.times_s, values=tuple(fsum(throughput(s.snapshot).values()) for s in line.stretches)
-    )
-    _step(rates, through, line.duration_s, unit_s, color=COLOURS[0], linewidth=1.6, label="processed")
-    _step(rates, arriving, line.duration_s, unit_s, color=INK, linestyle="--", linewidth=1.0, label="arriving")
-    _draw_instances(instances, story, unit_s)
+    panels = _Panels(line.duration_s, heights=(2.0, 2.3, 1.6))
+    rates, instances, waiting = panels.axes
+    through = line.series(lambda stretch: fsum(throughput(stretch.snapshot).values()))
+    arriving = line.series(lambda stretch: stretch.records_per_s)
+    panels.step(rates, through, color=COLOURS[0], linewidth=1.6, label="processed")
+    panels.step(rates, arriving, color=INK, linestyle="--", linewidth=1.0, label="arriving")
+    _draw_instances(panels, instances, story)
     if demand is not None:
-        _fill(instances, demand, line.duration_s, unit_s)
-    _draw_waiting(waiting, story, unit_s)
+        panels.fill(instances, demand)
+    for index, facts in enumerate(story.operators):
+        backlog = line.series_at_ends(partial(_backlog, facts.name))
+        panels.plot(waiting, backlog, **_style(index), linewidth=1.4)
     _label(rates, "records/s")
     _label(instances, "instances")
     _label(waiting, "records waiting")
-    waiting.set_xlabel(unit)
-    waiting.set_xlim(0, line.duration_s / unit_s)
-    return figure
+    return panels.figure
 
 
-def _draw_instances(axis: Any, story: Story, unit_s: float) -> None:
+def _count(operator: str, stretch: Stretch) -> int:
+    return stretch.snapshot.plan[operator]
+
+
+def _backlog(operator: str, stretch: Stretch) -> float | None:
+    rates = stretch.snapshot.measurements.get(operator)
+    return None if rates is None else rates.totals.backlog
+
+
+def _draw_instances(panels: _Panels, axis: Any, story: Story) -> None:
     line = story.timeline
     names = [facts.name for facts in story.operators]
     for index, name in enumerate(names):
-        counts = Series(
-            times_s=tuple(s.begin_s for s in line.stretches),
-            values=tuple(float(s.snapshot.plan[name]) for s in line.stretches),
-        )
+        counts = line.series(partial(_count, name))
         # the first ones thicker: operators that go hand in hand are then all seen
         width = min(1.6 + 1.4 * (len(names) - 1 - index), 5.8) if len(names) <= len(COLOURS) else 1.4
-        _step(axis, counts, line.duration_s, unit_s, **_style(index), linewidth=width, label=_short(name))
+        panels.step(axis, counts, **_style(index), linewidth=width, label=_short(name))
     if len(names) > 1:
-        total = Series(
-            times_s=tuple(s.begin_s for s in line.stretches),
-            values=tuple(float(s.snapshot.plan.total) for s in line.stretches),
-        )
-        _step(axis, total, line.duration_s, unit_s, color=INK, linewidth=1.0, label="all together")
+        total = line.series(lambda stretch: stretch.snapshot.plan.total)
+        panels.step(axis, total, color=INK, linewidth=1.0, label="all together")
     marked = story.decisions if len(story.decisions) <= _MOST_MARKS else ()
     written_to_s = 0.0
     for number, told in enumerate(marked, start=1):
-        axis.axvline(told.since_s / unit_s, color=SHADE, linestyle=":", linewidth=1.0)
+        axis.axvline(told.since_s / panels.unit_s, color=SHADE, linestyle=":", linewidth=1.0)
         if told.since_s < written_to_s:  # there is the number of the one before
             continue
         written_to_s = told.since_s + _DIGIT * len(str(number)) * line.duration_s
         axis.annotate(
             str(number),
-            (told.since_s / unit_s, 1.0),
+            (told.since_s / panels.unit_s, 1.0),
             xytext=(2, -1),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
@@ -95,59 +96,41 @@ def _draw_instances(axis: Any, story: Story, unit_s: float) -> None:
         )
 
 
-def _draw_waiting(axis: Any, story: Story, unit_s: float) -> None:
-    for index, facts in enumerate(story.operators):
-        points = [
-            (s.end_s, rates.totals.backlog)
-            for s in story.timeline.stretches
-            if (rates := s.snapshot.measurements.get(facts.name)) is not None and rates.totals.backlog is not None
-        ]
-        times_s, values = _thinned([t for t, _ in points], [value for _, value in points])
-        axis.plot([t / unit_s for t in times_s], values, **_style(index), linewidth=1.4)
-
-
 def what_if_figure(story: Story, found: WhatIf) -> Any:
     """The instances of every policy in a row of its own, before what the load needed."""
     rows: list[PolicyOutcome] = [found.recorded, *found.others]
-    duration_s = story.timeline.duration_s
-    unit_s, unit = _unit(duration_s)
-    figure, axes = _figure(len(rows), heights=(0.95,) * len(rows))
+    panels = _Panels(story.timeline.duration_s, heights=(0.95,) * len(rows))
     top = 1.15 * max(max(found.demand.values), max(found.recorded.instances.values))
-    for index, (axis, outcome) in enumerate(zip(axes, rows, strict=True)):
-        _fill(axis, found.demand, duration_s, unit_s)
+    for index, (axis, outcome) in enumerate(zip(panels.axes, rows, strict=True)):
+        panels.fill(axis, found.demand)
         colour = INK if not outcome.simulated else COLOURS[(index - 1) % len(COLOURS)]
-        _step(axis, outcome.instances, duration_s, unit_s, color=colour, linewidth=1.6)
+        panels.step(axis, outcome.instances, color=colour, linewidth=1.6)
         axis.set_ylim(0, top)
-        axis.set_xlim(0, duration_s / unit_s)
         axis.set_ylabel("instances", fontsize="small")
         name = f"{outcome.name} (simulated)" if outcome.simulated else f"{outcome.name} (measured)"
         beyond = max(outcome.instances.values)
         if beyond > top:
             name += f", up to {beyond:.0f}"
         axis.set_title(name, loc="left", fontsize="small", pad=2)
-    axes[-1].set_xlabel(unit)
-    return figure
+    return panels.figure
 
 
 def check_figure(story: Story, found: WhatIf) -> Any:
     """The model beside what was measured: the recorded parallelism on it, and the recorded policy."""
-    duration_s = story.timeline.duration_s
-    unit_s, unit = _unit(duration_s)
-    figure, (instances, waiting) = _figure(2, heights=(1.8, 1.6))
-    measured, repeated = found.recorded, found.check.repeated
-    _step(instances, measured.instances, duration_s, unit_s, color=INK, linewidth=2.4, label="measured")
-    _plot(waiting, measured.waiting, unit_s, color=INK, linewidth=2.4, label="measured")
+    panels = _Panels(story.timeline.duration_s, heights=(1.8, 1.6))
+    instances, waiting = panels.axes
+    measured = {"color": INK, "linewidth": 2.4, "label": "measured"}
     played = {"color": COLOURS[2], "linewidth": 1.5, "label": "model, recorded parallelism"}
-    _plot(waiting, found.check.played_waiting, unit_s, **played)
-    if repeated is not None:
-        again = {"color": COLOURS[1], "linewidth": 1.5, "label": "model, same policy"}
-        _step(instances, repeated.instances, duration_s, unit_s, **again)
-        _plot(waiting, repeated.waiting, unit_s, **again)
+    again = {"color": COLOURS[1], "linewidth": 1.5, "label": "model, same policy"}
+    panels.step(instances, found.recorded.instances, **measured)
+    panels.plot(waiting, found.recorded.waiting, **measured)
+    panels.plot(waiting, found.check.played_waiting, **played)
+    if (repeated := found.check.repeated) is not None:
+        panels.step(instances, repeated.instances, **again)
+        panels.plot(waiting, repeated.waiting, **again)
     _label(instances, "instances")
     _label(waiting, "records waiting")
-    waiting.set_xlim(0, duration_s / unit_s)
-    waiting.set_xlabel(unit)
-    return figure
+    return panels.figure
 
 
 # What they share
@@ -171,17 +154,45 @@ def styled() -> Iterator[None]:
         yield
 
 
-def _figure(rows: int, *, heights: Sequence[float]) -> tuple[Any, Sequence[Any]]:
-    from matplotlib.figure import Figure
+class _Panels:
+    """Axes below each other, over the time of the run."""
 
-    figure = Figure(figsize=(8.6, sum(heights) + 0.5), layout="constrained")
-    figure.patch.set_alpha(0)
-    axes = list(figure.subplots(rows, 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
-    for axis in axes:
-        axis.patch.set_alpha(0)
-        axis.grid(alpha=0.2)
-        axis.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    def __init__(self, duration_s: float, *, heights: Sequence[float]) -> None:
+        from matplotlib.figure import Figure
+
+        self._duration_s = duration_s
+        self.unit_s, unit = (3600.0, "hours") if duration_s >= _HOURS_FROM_S else (60.0, "minutes")
+        self.figure: Any = Figure(figsize=(8.6, sum(heights) + 0.5), layout="constrained")
+        self.figure.patch.set_alpha(0)
+        rows = self.figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)
+        self.axes: Sequence[Any] = list(rows[:, 0])
+        for axis in self.axes:
+            axis.patch.set_alpha(0)
+            axis.grid(alpha=0.2)
+            axis.spines[["top", "right"]].set_visible(False)
+        self.axes[-1].set_xlabel(unit)
+        self.axes[-1].set_xlim(0, duration_s / self.unit_s)
+
+    def step(self, axis: Any, series: Series, **style: Any) -> None:
+        axis.step(*self._steps(series), where="post", **style)
+
+    def fill(self, axis: Any, series: Series) -> None:
+        style = {"color": SHADE, "alpha": 0.35, "linewidth": 0, "label": "needed in all, by the model"}
+        axis.fill_between(*self._steps(series), step="post", **style)
+
+    def plot(self, axis: Any, series: Series, **style: Any) -> None:
+        times_s, values = _thinned(series.times_s, series.values)
+        axis.plot([t / self.unit_s for t in times_s], values, **style)
+
+    def _steps(self, series: Series) -> tuple[list[float], list[float]]:
+        """Only where the value changes, and the last one until the end of the run."""
+        changes = [
+            (time_s, value)
+            for number, (time_s, value) in enumerate(zip(series.times_s, series.values, strict=True))
+            if number == 0 or value != series.values[number - 1]
+        ]
+        times_s, values = _thinned([time_s for time_s, _ in changes], [value for _, value in changes])
+        return [t / self.unit_s for t in (*times_s, self._duration_s)], [*values, values[-1]]
 
 
 def _label(axis: Any, text: str) -> None:
@@ -206,10 +217,6 @@ def _label(axis: Any, text: str) -> None:
         )
 
 
-def _unit(duration_s: float) -> tuple[float, str]:
-    return (3600.0, "hours") if duration_s >= _HOURS_FROM_S else (60.0, "minutes")
-
-
 def _style(index: int) -> dict[str, Any]:
     return {
         "color": COLOURS[index % len(COLOURS)],
@@ -223,41 +230,8 @@ def _short(name: str) -> str:
     return f" {cut}" if cut.startswith("_") else cut
 
 
-def _step(axis: Any, series: Series, duration_s: float, unit_s: float, **style: Any) -> None:
-    times_s, values = _changes(series)
-    axis.step([t / unit_s for t in (*times_s, duration_s)], [*values, values[-1]], where="post", **style)
-
-
-def _fill(axis: Any, series: Series, duration_s: float, unit_s: float) -> None:
-    times_s, values = _changes(series)
-    axis.fill_between(
-        [t / unit_s for t in (*times_s, duration_s)],
-        [*values, values[-1]],
-        step="post",
-        color=SHADE,
-        alpha=0.35,
-        linewidth=0,
-        label="needed in all, by the model",
-    )
-
-
-def _plot(axis: Any, series: Series, unit_s: float, **style: Any) -> None:
-    times_s, values = _thinned(series.times_s, series.values)
-    axis.plot([t / unit_s for t in times_s], values, **style)
-
-
-def _changes(series: Series) -> tuple[Sequence[float], Sequence[float]]:
-    """Only where the value changes, and at most so many points."""
-    kept = [
-        index
-        for index in range(len(series.values))
-        if index == 0 or series.values[index] != series.values[index - 1]
-    ]
-    return _thinned([series.times_s[i] for i in kept], [series.values[i] for i in kept])
-
-
 def _thinned(times_s: Sequence[float], values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
-    """At most so many points, each the highest of those that it stands for: a peak is what is looked for."""
+    """Downsampled: each point is the highest of those that it stands for, as a peak is what is looked for."""
     every = max(1, -(-len(values) // _MOST_POINTS))
     starts = range(0, len(values), every)
     return [times_s[start] for start in starts], [max(values[start : start + every]) for start in starts]

@@ -67,7 +67,7 @@ class LearnedOperator:
     name: str
     capacity: LearnedCapacity
     how: str
-    """What it was learned from, in words."""
+    """What it was learned from, as text."""
     selectivity: Mapping[str, float]
 
 
@@ -107,7 +107,7 @@ def learn_model(line: Timeline, events: Sequence[Event]) -> LearnedModel:
             downtime_scope=DowntimeScope.OPERATOR,
             nodes=last.nodes,
         )
-    except (InvalidInput, ValueError) as error:
+    except InvalidInput as error:
         raise CannotSimulateError(f"no model can be made of this recording: {error}") from None
     return LearnedModel(engine=engine, operators=operators, duration_s=line.duration_s, window_s=window_s)
 

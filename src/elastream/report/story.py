@@ -293,7 +293,7 @@ def _notes(recording: Recording, line: Timeline, not_understood: int) -> Iterato
         yield f"{incomplete} of {len(line.stretches)} windows were not measured completely."
 
 
-# In words
+# As text
 
 
 def summary(story: Story) -> tuple[str, str, str]:

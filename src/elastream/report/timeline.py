@@ -7,7 +7,7 @@ which nobody watched, is left out.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +46,14 @@ class Stretch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Series:
+    """A quantity over the time of the run, in seconds since it began."""
+
+    times_s: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Timeline:
     stretches: tuple[Stretch, ...]
     unwatched_s: float = 0.0
@@ -72,6 +80,17 @@ class Timeline:
         number = min(bisect.bisect_left(self._ends_at_s, at_s), len(self.stretches) - 1)
         stretch = self.stretches[number]
         return min(stretch.end_s, max(stretch.begin_s, stretch.end_s - (stretch.snapshot.at_s - at_s)))
+
+    def series(self, value: Callable[[Stretch], float]) -> Series:
+        """What each stretch has, from its beginning on."""
+        begins_s = tuple(stretch.begin_s for stretch in self.stretches)
+        return Series(times_s=begins_s, values=tuple(float(value(stretch)) for stretch in self.stretches))
+
+    def series_at_ends(self, value: Callable[[Stretch], float | None]) -> Series:
+        """What is seen as each stretch ends; those of which it is not known are left out."""
+        found = [(stretch.end_s, value(stretch)) for stretch in self.stretches]
+        known = [(end_s, seen) for end_s, seen in found if seen is not None]
+        return Series(times_s=tuple(end_s for end_s, _ in known), values=tuple(seen for _, seen in known))
 
     def at(self, since_s: float) -> Stretch:
         """The stretch that a moment lies in; the last one for those after it."""

@@ -28,7 +28,7 @@ from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Proposal
 from elastream.report.learned_model import CannotSimulateError, LearnedModel, learn_model
 from elastream.report.story import Story
-from elastream.report.timeline import Timeline
+from elastream.report.timeline import Series, Timeline
 
 IDEAL, STATIC = "ideal", "static peak"
 AGAINST = ("ds2", "threshold", "lag", "dhalion", STATIC, IDEAL)
@@ -45,14 +45,6 @@ class RunSetup:
     knobs: Knobs
     known: bool
     """Whether the settings are known, not taken to be the defaults."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """A quantity over the time of the run, in seconds since it began."""
-
-    times_s: tuple[float, ...]
-    values: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,16 +188,13 @@ class _Static:
 
 
 def _outcome(name: str, run: Simulation, line: Timeline) -> PolicyOutcome:
-    waiting = _sampled(run, line)
+    plans = [(t, float(plan.total)) for t, plan in run.history.plans if t <= run.duration_s]
     return PolicyOutcome(
         name=name,
         simulated=True,
         elasticity=run.elasticity,
-        instances=Series(
-            times_s=tuple(t for t, _ in run.history.plans if t <= run.duration_s),
-            values=tuple(float(plan.total) for t, plan in run.history.plans if t <= run.duration_s),
-        ),
-        waiting=waiting,
+        instances=Series(times_s=tuple(t for t, _ in plans), values=tuple(total for _, total in plans)),
+        waiting=_sampled(run, line),
     )
 
 
@@ -237,19 +226,12 @@ def _recorded(story: Story, model: LearnedModel) -> PolicyOutcome:
         )
         for stretch in line.stretches
     ]
-    known = [(s.end_s, s.waiting) for s in line.stretches]
     return PolicyOutcome(
         name=f"{story.policy or 'the manager'}, as recorded",
         simulated=False,
         elasticity=elasticity(moments, excess_s=_excess_s(line, model.engine), reconfigurations=len(story.acted)),
-        instances=Series(
-            times_s=tuple(stretch.begin_s for stretch in line.stretches),
-            values=tuple(float(stretch.snapshot.plan.total) for stretch in line.stretches),
-        ),
-        waiting=Series(
-            times_s=tuple(end_s for end_s, waiting in known if waiting is not None),
-            values=tuple(waiting for _, waiting in known if waiting is not None),
-        ),
+        instances=line.series(lambda stretch: stretch.snapshot.plan.total),
+        waiting=line.series_at_ends(lambda stretch: stretch.waiting),
     )
 
 
@@ -266,10 +248,7 @@ def _excess_s(line: Timeline, engine: EngineModel) -> float:
 
 def _demand(line: Timeline, engine: EngineModel) -> Series:
     ideal = Ideal(engine)
-    return Series(
-        times_s=tuple(stretch.begin_s for stretch in line.stretches),
-        values=tuple(float(ideal.least_plan(s.snapshot.source_rates).total) for s in line.stretches),
-    )
+    return line.series(lambda stretch: ideal.least_plan(stretch.snapshot.source_rates).total)
 
 
 # The checks

@@ -246,12 +246,12 @@ def test_a_policy_that_cannot_be_is_refused(options: dict[str, object], message:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"capacity_per_s": 0.0}, "a capacity must be above 0 records per second, found 0"),
-        ({"capacity_per_s": float("nan")}, "a capacity must be above 0"),
-        ({"load_per_s": -1.0}, "a load must be at least 0"),
-        ({"load_per_s": float("nan")}, "a load must be at least 0"),
-        ({"instances": 0}, "at least one instance"),
-        ({"most": 0}, "may have at least one instance, found a bound of 0"),
+        ({"capacity_per_s": 0.0}, "capacity_per_s must be a finite number above 0, found 0"),
+        ({"capacity_per_s": float("nan")}, "capacity_per_s must be a finite number above 0"),
+        ({"load_per_s": -1.0}, "load_per_s must be a finite number of at least 0"),
+        ({"load_per_s": float("nan")}, "load_per_s must be a finite number of at least 0"),
+        ({"instances": 0}, "instances must be at least 1"),
+        ({"most": 0}, "most must be at least 1, found 0"),
         ({"least": 0}, "at least one instance and at most its bound, found 0 to any"),
         ({"least": 3, "most": 2}, "at least one instance and at most its bound, found 3 to 2"),
     ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given
@@ -18,20 +19,18 @@ from elastream.dataflow import Dataflow, Operator
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.locks import LOCKS, LockSite, TwoFgme, ra1, two_fgme
 from elastream.decentralized.protocol.control import Controller, ControlState, control_from_json, control_to_json
-from elastream.decentralized.protocol.instance import InstancePhase, InstanceState, Place, first_instance
+from elastream.decentralized.protocol.instance import InstancePhase, InstanceState, Place, Turns, first_instance
 from elastream.decentralized.protocol.messages import Create
 from elastream.decentralized.protocol.neighbour_locks import (
     AskToScale,
     DoneScaling,
     LockedInstance,
     LockedMessage,
-    LockedState,
     LockMessage,
     MakeLock,
     MayNotScale,
     MayScale,
     NeighbourLocks,
-    Turns,
 )
 from elastream.decentralized.protocol.wire import message_from_json, message_to_json
 from elastream.errors import InvalidInput
@@ -150,7 +149,7 @@ ENTERS = LockMessage(("a", "b"), two_fgme.TwoFgmeAck())
 RUNS = COPY.initial(first_instance((), {"a/0"}))
 
 
-def after(state: LockedState, *events: tuple[str, LockedMessage]) -> LockedState:
+def after(state: InstanceState, *events: tuple[str, LockedMessage]) -> InstanceState:
     for sender, message in events:
         state = KEEPER.receive(state, sender, message).state
     return state
@@ -247,7 +246,7 @@ def test_what_is_no_longer_possible_is_dropped_and_does_not_hold_the_locks() -> 
     ],
 )
 def test_what_cannot_be_is_refused(
-    machine: LockedInstance, state: LockedState, sender: str, message: LockedMessage, why: str
+    machine: LockedInstance, state: InstanceState, sender: str, message: LockedMessage, why: str
 ) -> None:
     with pytest.raises(IllegalEvent, match=why):
         machine.receive(state, sender, message)
@@ -285,7 +284,11 @@ TURNS = st.builds(
 )
 CONTROL = st.builds(
     ControlState,
-    protocol=st.builds(LockedState, instance=of_type(InstanceState), turns=TURNS) | of_type(InstanceState),
+    instance=st.builds(
+        InstanceState,
+        **{name: st.from_type(hint) for name, hint in get_type_hints(InstanceState).items() if name != "turns"},
+        turns=st.none() | TURNS,
+    ),
     incarnation=st.integers(0, 9),
 )
 LOCK_MESSAGES = st.builds(
@@ -340,3 +343,12 @@ def test_without_locks_nobody_is_asked() -> None:
     assert turn.effects == (Create("b/0.1"),)
     assert control_to_json(turn.state)["turns"] is None
     assert not turn.state.waits_for_locks
+
+
+def test_without_locks_a_message_about_them_is_refused_and_taken_in() -> None:
+    plain = Controller(Place.of("b/0", FLOW))
+    state = plain.greeted(plain.initial(first=True), "a/0", "b/0", 1)
+    turn = plain.received(state, "a/0", 1, message_to_json(AskToScale(1)))
+    assert turn.refused == "AskToScale(wish=1) from 'a/0' is about locks, and 'b/0' has none"
+    assert turn.state.instance == state.instance
+    assert turn.state.incoming["a/0"].taken == 1

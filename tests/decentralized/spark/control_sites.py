@@ -20,10 +20,10 @@ from elastream.decentralized.protocol.instance import InstancePhase, Place
 from elastream.decentralized.protocol.link import Body
 from elastream.decentralized.protocol.messages import Create, Effect, operator_of
 from elastream.decentralized.spark.folders import RunFolder, read_whole
-from elastream.decentralized.spark.kafka_control import control_topic
 from elastream.decentralized.spark.living_protocol import LivingProtocol
 from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.settings import RunSettings
+from elastream.decentralized.spark.topic_names import control_topic
 from elastream.decentralized.spark.transports import transport_of
 from elastream.testing import chain
 
@@ -93,7 +93,7 @@ class Site:
             self.folder,
             Outbox(self.folder.outbox, lambda successor: sites.run.instance(successor).lane(me)),
             carry_out=self._carry_out,
-            record_event=self._record_event,
+            record=self._record,
         )
         self.protocol.notes = sites.notes
         self.protocol.begin()
@@ -101,15 +101,11 @@ class Site:
 
     def connect(self) -> None:
         self.transport = transport_of(
-            self.sites.settings,
-            self.protocol,
-            self.sites.run,
-            record_event=self._record_event,
-            on_stale=self.stale.append,
+            self.sites.settings, self.protocol, self.sites.run, record=self._record, on_stale=self.stale.append
         )
         self.transport.start()
 
-    def _record_event(self, event: str, **told: Any) -> None:
+    def _record(self, event: str, **told: Any) -> None:
         self.events.append((event, told))
         self.sites.log.append((self.protocol.me, event, told))
 

@@ -60,9 +60,7 @@ class Node:
         settings = RunSettings(pipeline=Path("p.py"), locks=locks)
         controller = Controller(Place.of(me, FLOW, keeper=me.endswith("/0")), settings.neighbour_locks(FLOW))
         self.refused: list[str] = []
-        self.protocol = LivingProtocol(
-            controller, self.folder, outbox, carry_out=carry_out, record_event=self._record_event
-        )
+        self.protocol = LivingProtocol(controller, self.folder, outbox, carry_out=carry_out, record=self._record)
         self.protocol.begin()
         self.inbox = InstanceInbox([self.folder.inbox / name for name in FLOW.upstream(operator_of(me))])
 
@@ -117,7 +115,7 @@ class Node:
     def _lanes(self) -> Lanes:
         return Lanes(self._upstream, self.run.path / "instances" / self._upstream.name)
 
-    def _record_event(self, event: str, **told: Any) -> None:
+    def _record(self, event: str, **told: Any) -> None:
         if event == "refused":
             self.refused.append(told["why"])
 

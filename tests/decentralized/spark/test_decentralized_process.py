@@ -50,7 +50,7 @@ def test_one_that_was_killed_when_all_was_said_is_tidied_up_and_does_not_come_ba
     folder = run.instance("same/0.1")
     graph = read_pipeline(tmp_path / "numbers.py").pipeline.graph()
     controller = Controller(RunSettings(pipeline=tmp_path / "numbers.py").place("same/0.1", graph))
-    ended = replace(controller.initial(first=False), protocol=InstanceState(phase=InstancePhase.ENDED))
+    ended = replace(controller.initial(first=False), instance=InstanceState(phase=InstancePhase.ENDED))
     write_whole(folder.journal, control_to_json(ended))
     for left in (folder.inbox, folder.checkpoint):
         left.mkdir(parents=True)

@@ -20,7 +20,8 @@ from confluent_kafka import KafkaException
 from elastream.decentralized.protocol.load_meter import Arrived
 from elastream.decentralized.spark import topic_publisher, topic_records
 from elastream.decentralized.spark.folders import RunFolder
-from elastream.decentralized.spark.topic_publisher import PARTITIONS, Publisher, Unsettled, records_topic
+from elastream.decentralized.spark.topic_names import PARTITIONS, records_topic
+from elastream.decentralized.spark.topic_publisher import Publisher, Unsettled
 from elastream.decentralized.spark.topic_readers import GroupReader, Taken, TopicRecord
 from elastream.decentralized.spark.topic_records import OwnRecords, Route, SharedRecords
 from elastream.engines.spark.kafka.broker import Broker
@@ -211,7 +212,7 @@ def test_a_batch_that_fails_is_read_again(broker: Broker, monkeypatch: pytest.Mo
 
     topics = f"tests-{uuid.uuid4().hex}"
     route = Route(servers=broker.servers, topics=topics, me="b/0", reads=True, readers=["c"])
-    records = SharedRecords(route, record_event=lambda event, **told: None)
+    records = SharedRecords(route, record=lambda event, **told: None)
     records.start()
     writer = Publisher(broker.servers, f"{topics}-a")
     values = [b"0", b"1", b"2", b"3", b"4", b"5"]

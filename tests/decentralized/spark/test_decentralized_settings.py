@@ -148,7 +148,7 @@ def test_status_tells_how_often_each_was_started_and_who_waits_for_locks(tmp_pat
             run.instance(me),
             Outbox(run.instance(me).outbox, lambda successor: run.instance(successor).inbox),
             carry_out=lambda effect: None,
-            record_event=lambda event, **told: None,
+            record=lambda event, **told: None,
         )
         protocol.begin()
     protocol.duplicate(1)
@@ -214,7 +214,7 @@ def test_a_capacity_as_json_has_every_step() -> None:
         (["inZone", "--cores", "1,,2"], "expected numbers from 1 on, with commas between them, found '1,,2'"),
         (["inZone", "--cores", "two"], "expected numbers from 1 on, with commas between them, found 'two'"),
         (["inZone", "--cores", "2,1,2"], "expected each number once, found '2,1,2'"),
-        (["inZone", "--first-rate", "0"], "must be above 0"),
+        (["inZone", "--first-rate", "0"], "first_per_s must be a finite number above 0"),
     ],
 )
 def test_a_capacity_that_cannot_be_measured_is_refused(given: list[str], why: str) -> None:

@@ -19,10 +19,8 @@ from elastream.decentralized.protocol.decision import ScalingPolicy, Variant
 from elastream.decentralized.protocol.instance import InstancePhase
 from elastream.decentralized.spark import transports
 from elastream.decentralized.spark.folders import RunFolder, write_whole
-from elastream.decentralized.spark.kafka_control import control_topic
 from elastream.decentralized.spark.settings import RunSettings
-from elastream.decentralized.spark.topic_names import new_topics
-from elastream.decentralized.spark.topic_publisher import records_topic
+from elastream.decentralized.spark.topic_names import control_topic, new_topics, records_topic
 from elastream.decentralized.spark.transports import check_same_data, check_transport, delete_topics, with_topics
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.kafka.topic import BrokerAway, Topic

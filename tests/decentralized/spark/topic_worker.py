@@ -39,7 +39,7 @@ def main(servers: str, topics: str, me: str, moment: str) -> None:
 
     topic_publisher._commit = commit
     route = Route(servers=servers, topics=topics, me=me, reads=True, readers=["c"])
-    records = SharedRecords(route, record_event=lambda event, **told: print(me, event, told, file=sys.stderr))
+    records = SharedRecords(route, record=lambda event, **told: print(me, event, told, file=sys.stderr))
     records.start()
     batch = 0
     while not leaving.wait(0.02):

@@ -142,7 +142,7 @@ def test_a_throughput_below_nothing_is_nothing() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"instances": 0, "records_per_s": 1.0}, "at least 1 instance, found 0"),
+        ({"instances": 0, "records_per_s": 1.0}, "instances must be at least 1, found 0"),
         ({"instances": 1, "records_per_s": 0.0}, "records_per_s must be a finite number above 0, found 0"),
         ({"instances": 1, "records_per_s": float("nan")}, "records_per_s must be a finite number"),
         ({"instances": 1, "records_per_s": 1.0, "delay_s": -0.1}, "delay_s must be a finite number of at least 0"),

@@ -13,9 +13,11 @@ again for ever.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.protocol.instance import (
@@ -26,14 +28,9 @@ from elastream.decentralized.protocol.instance import (
     Place,
     first_instance,
 )
-from elastream.decentralized.protocol.link import Body, Envelope, Incoming, Outgoing
+from elastream.decentralized.protocol.link import Body, Incoming, Outgoing
 from elastream.decentralized.protocol.messages import Activate, Address, Create, Drain, Effect, End, operator_of
-from elastream.decentralized.protocol.neighbour_locks import (
-    LockedInstance,
-    LockedState,
-    LockedStep,
-    NeighbourLocks,
-)
+from elastream.decentralized.protocol.neighbour_locks import LockedInstance, NeighbourLocks
 from elastream.decentralized.protocol.wire import (
     message_from_json,
     message_to_json,
@@ -47,21 +44,16 @@ from elastream.errors import InvalidInput
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ControlState:
-    protocol: InstanceState | LockedState
-    """Under locks with whose turn it is to scale."""
+    instance: InstanceState
     incarnation: int = 0
     """How often it was started."""
     outgoing: Mapping[Address, Outgoing] = field(default_factory=dict)
     incoming: Mapping[Address, Incoming] = field(default_factory=dict)
 
     @property
-    def instance(self) -> InstanceState:
-        return self.protocol.instance if isinstance(self.protocol, LockedState) else self.protocol
-
-    @property
     def waits_for_locks(self) -> bool:
         """Whether it has decided to scale, and its turn is still to come."""
-        return isinstance(self.protocol, LockedState) and self.protocol.wish is not None
+        return self.instance.wish is not None
 
     @property
     def all_said(self) -> bool:
@@ -86,8 +78,7 @@ class Controller:
     """Without them the acknowledgements of the protocol are all that there is."""
 
     @cached_property
-    def _protocol(self) -> Any:
-        """An instance or a locked one: the same calls, each over its own kind of state."""
+    def _protocol(self) -> Instance | LockedInstance:
         return Instance(self.place) if self.locks is None else LockedInstance(self.place, self.locks)
 
     def initial(self, first: bool) -> ControlState:
@@ -98,7 +89,9 @@ class Controller:
                 successors=(f"{operator}/0" for operator in self.place.downstream),
                 predecessors=(f"{operator}/0" for operator in self.place.upstream),
             )
-        return ControlState(protocol=instance if self.locks is None else self._protocol.initial(instance))
+        if isinstance(self._protocol, LockedInstance):
+            instance = self._protocol.initial(instance)
+        return ControlState(instance=instance)
 
     def begin(self, state: ControlState) -> Turn:
         """A new start, with whatever the one before may have left undone."""
@@ -109,13 +102,13 @@ class Controller:
     # What the instance itself decides
 
     def duplicate(self, state: ControlState, times: int) -> Turn:
-        return _taken(state, self._protocol.duplicate(state.protocol, times))
+        return _taken(state, self._protocol.duplicate(state.instance, times))
 
     def leave(self, state: ControlState) -> Turn:
-        return _taken(state, self._protocol.leave(state.protocol))
+        return _taken(state, self._protocol.leave(state.instance))
 
     def drained(self, state: ControlState) -> Turn:
-        return _taken(state, self._protocol.drained(state.protocol))
+        return _taken(state, self._protocol.drained(state.instance))
 
     # What comes over a connection
 
@@ -138,7 +131,7 @@ class Controller:
             return Turn(state=state)
         state = replace(state, incoming={**state.incoming, sender: link.take(number)})
         try:
-            return _taken(state, self._protocol.receive(state.protocol, sender, message_from_json(body)))
+            return _taken(state, self._protocol.receive(state.instance, sender, message_from_json(body)))
         except (IllegalEvent, InvalidInput) as error:
             return Turn(state=state, refused=str(error))
 
@@ -172,43 +165,33 @@ def unfinished(state: InstanceState) -> tuple[Effect, ...]:
             return (End(),)
 
 
+_OUTGOING, _INCOMING = TypeAdapter(dict[Address, Outgoing]), TypeAdapter(dict[Address, Incoming])
+
+
 def control_to_json(state: ControlState) -> dict[str, Any]:
-    turns = state.protocol.turns if isinstance(state.protocol, LockedState) else None
+    turns = state.instance.turns
     return {
         "incarnation": state.incarnation,
         "instance": state_to_json(state.instance),
         "turns": None if turns is None else turns_to_json(turns),
-        "outgoing": {
-            receiver: {"posted": link.posted, "waiting": [[one.number, one.body] for one in link.waiting]}
-            for receiver, link in state.outgoing.items()
-        },
-        "incoming": {
-            sender: {"incarnation": link.incarnation, "taken": link.taken}
-            for sender, link in state.incoming.items()
-        },
+        "outgoing": {receiver: asdict(link) for receiver, link in state.outgoing.items()},
+        "incoming": {sender: asdict(link) for sender, link in state.incoming.items()},
     }
 
 
 def control_from_json(found: Mapping[str, Any]) -> ControlState:
     instance, turns = state_from_json(found["instance"]), found.get("turns")
     return ControlState(
-        protocol=instance if turns is None else LockedState(instance=instance, turns=turns_from_json(turns)),
+        instance=instance if turns is None else replace(instance, turns=turns_from_json(turns)),
         incarnation=found["incarnation"],
-        outgoing={
-            receiver: Outgoing(
-                posted=link["posted"],
-                waiting=tuple(Envelope(number=number, body=body) for number, body in link["waiting"]),
-            )
-            for receiver, link in found["outgoing"].items()
-        },
-        incoming={sender: Incoming(**link) for sender, link in found["incoming"].items()},
+        outgoing=_OUTGOING.validate_python(found["outgoing"]),
+        incoming=_INCOMING.validate_python(found["incoming"]),
     )
 
 
-def _taken(state: ControlState, step: InstanceStep | LockedStep) -> Turn:
+def _taken(state: ControlState, step: InstanceStep) -> Turn:
     outgoing = dict(state.outgoing)
     for receiver, message in step.sends:
         outgoing[receiver] = outgoing.get(receiver, Outgoing()).post(message_to_json(message))
-    state = replace(state, protocol=step.state, outgoing=outgoing)
-    dropped = step.dropped if isinstance(step, LockedStep) else ""
-    return Turn(state=state, effects=step.effects, dropped=dropped)
+    state = replace(state, instance=step.state, outgoing=outgoing)
+    return Turn(state=state, effects=step.effects, dropped=step.dropped)

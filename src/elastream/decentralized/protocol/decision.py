@@ -1,5 +1,5 @@
-"""Whether an instance duplicates, ends or stays: its own load, a target, and a seeded die (the thesis, 3.3.1,
-3.3.3).
+"""Whether an instance duplicates, ends or stays: its own load, a target, and a seeded random draw (the
+thesis, 3.3.1, 3.3.3).
 
 An instance that receives l records per second, can process C and should run at the share r of that is worth
 l / (r·C) instances; it is one already, so its factor is p = l / (r·C) − 1. Above the upper threshold it duplicates
@@ -23,6 +23,7 @@ import random
 from dataclasses import dataclass
 from enum import StrEnum
 
+from elastream.checked import Checked, Count, NotNegative, Positive, Share
 from elastream.dataflow import Operator
 from elastream.errors import InvalidInput
 
@@ -37,26 +38,25 @@ class Variant(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalingPolicy:
+class ScalingPolicy(Checked):
     """The user's side of the decision. The defaults are those of both papers."""
 
-    target_load: float = 0.7
+    target_load: Share = 0.7
     """The share of its capacity that an instance should use: r."""
     upper_load: float = 0.8
     """Duplicate from here on."""
     lower_load: float = 0.6
     """End from here down."""
     secure: bool = False
-    """Scale out to r_secure where that is lower than the target: no die decides whether records are delayed."""
+    """Scale out to r_secure where that is lower than the target, so that chance never delays records."""
     variant: Variant = Variant.LOCAL
     look_ahead: bool = False
     """Do not end where the rest would then be above the upper threshold; needs the count of instances.
 
-    Where no count lies between the thresholds, the plain policy goes back and forth for ever."""
+    Where no count lies between the thresholds, the plain policy oscillates for ever."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.target_load <= 1:
-            raise InvalidInput(f"target_load must be above 0 and at most 1, found {self.target_load:g}")
+        Checked.__post_init__(self)
         if not 0 <= self.lower_load < self.upper_load:
             raise InvalidInput(
                 f"the thresholds cross: lower_load ({self.lower_load:g}) must be below "
@@ -72,32 +72,25 @@ class ScalingPolicy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Situation:
+class Situation(Checked):
     """What an instance knows of itself when it decides."""
 
-    load_per_s: float
-    capacity_per_s: float
+    load_per_s: NotNegative
+    capacity_per_s: Positive
     """Its own: nodes may differ."""
     keeper: bool = False
-    instances: int | None = None
+    instances: Count | None = None
     """Of its operator, itself among them; the variant 'counted' needs it, and where there are bounds it counts."""
     least: int = 1
     """How many instances its operator should have whatever the load. Who does not know how many there are cannot
     keep that."""
-    most: int | None = None
+    most: Count | None = None
     """How many instances its operator may have."""
     parts: int | None = None
     """Into how many its own load can be divided, where that is bounded: more copies would have nothing to do."""
 
     def __post_init__(self) -> None:
-        if not self.capacity_per_s > 0 or math.isinf(self.capacity_per_s):
-            raise InvalidInput(f"a capacity must be above 0 records per second, found {self.capacity_per_s:g}")
-        if not self.load_per_s >= 0 or math.isinf(self.load_per_s):
-            raise InvalidInput(f"a load must be at least 0 records per second, found {self.load_per_s:g}")
-        if self.instances is not None and self.instances < 1:
-            raise InvalidInput(f"an operator has at least one instance, found {self.instances}")
-        if self.most is not None and self.most < 1:
-            raise InvalidInput(f"an operator may have at least one instance, found a bound of {self.most}")
+        Checked.__post_init__(self)
         if not 1 <= self.least <= (self.most or self.least):
             bounds = f"{self.least} to {self.most or 'any'}"
             raise InvalidInput(f"an operator has at least one instance and at most its bound, found {bounds}")
@@ -143,7 +136,7 @@ Action = Stay | Duplicate | Leave
 
 
 def decide(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:
-    """One turn of Algorithm 11. The die is cast only where the load is beyond a threshold, or a bound not kept."""
+    """One turn of Algorithm 11. Chance decides only where the load is beyond a threshold, or a bound not kept."""
     if now.room < 0:
         return _perhaps_make_room(now, rng)
     if now.spare < 0:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from elastream.dataflow import Dataflow
 from elastream.decentralized.errors import IllegalEvent
@@ -113,6 +114,27 @@ class Place:
         )
 
 
+Wish = int
+"""What an instance wants to do once it may: so many copies, or 0 to leave."""
+Asked = tuple[tuple[Address, Wish], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turns:
+    """Whose turn it is to scale, as far as one instance has to know."""
+
+    wish: Wish | None = None
+    """Its own, while it waits."""
+    locks: tuple[Any, ...] = ()
+    """Of a core member, as all that follows: its side of the lock of each edge, in the global order."""
+    waiting: Asked = ()
+    """Who asked to scale, for the next turn."""
+    serving: Asked = ()
+    """Whose turn it is, and what each may do; all locks are held until they are done."""
+    instances: int = 0
+    """How many its operator has, without the changes of this turn."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InstanceState:
     phase: InstancePhase = InstancePhase.WAITING
@@ -133,6 +155,13 @@ class InstanceState:
     """Not among the neighbours any more, but their Deletion is still to come."""
     created: int = 0
     """How many copies it has ever made; numbers the next."""
+    turns: Turns | None = None
+    """Where neighbours never scale at the same time (`neighbour_locks.py`)."""
+
+    @property
+    def wish(self) -> Wish | None:
+        """What it asked to do, while it waits for its turn."""
+        return None if self.turns is None else self.turns.wish
 
     @property
     def sends_records(self) -> bool:
@@ -141,10 +170,22 @@ class InstanceState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InstanceStep:
+    """The new state, and what is to be done about it."""
+
     state: InstanceState
     effects: tuple[Effect, ...] = ()
-    """To be carried out before anything is sent."""
-    sends: tuple[tuple[Address, Message], ...] = ()
+    """To be carried out before anything is sent; under locks an End after that."""
+    sends: tuple[tuple[Address, Any], ...] = ()
+    dropped: str = ""
+    """Why what was decided is not done, or not all of it."""
+
+    def then(self, step: InstanceStep) -> InstanceStep:
+        return InstanceStep(
+            state=step.state,
+            effects=(*self.effects, *step.effects),
+            sends=(*self.sends, *step.sends),
+            dropped=self.dropped or step.dropped,
+        )
 
 
 def first_instance(successors: Iterable[Address], predecessors: Iterable[Address]) -> InstanceState:
@@ -192,7 +233,7 @@ class Instance:
 
     # What others tell it
 
-    def receive(self, state: InstanceState, sender: Address, message: Message, /) -> InstanceStep:
+    def receive(self, state: InstanceState, sender: Address, message: object, /) -> InstanceStep:
         if state.phase is InstancePhase.ENDED:
             raise IllegalEvent(f"{message} from {sender!r} for {self.place.me!r}, which has ended")
         match message:
@@ -210,6 +251,8 @@ class Instance:
                 return self._acknowledged(
                     state, sender, message, frozenset({InstancePhase.LEAVING, InstancePhase.PARTING})
                 )
+            case _:
+                raise IllegalEvent(f"{message} from {sender!r} is about locks, and {self.place.me!r} has none")
 
     def _started(self, state: InstanceState, sender: Address, start: Start) -> InstanceStep:
         phase = following(state.phase, InstanceTrigger.STARTED)
@@ -220,6 +263,7 @@ class Instance:
             successors=(start.successors | state.successors_to_add) - state.successors_to_delete,
             predecessors=(start.predecessors | state.predecessors_to_add) - state.predecessors_to_delete,
             leaving=start.leaving - state.successors_to_delete - state.predecessors_to_delete,
+            turns=state.turns,
         )
         return InstanceStep(state=running, effects=(Activate(),))
 
@@ -230,8 +274,8 @@ class Instance:
         if any(operator_of(new) != operator_of(sender) for new in added):
             raise IllegalEvent(f"{sender!r} duplicates to {', '.join(added)}, which are no copies of it")
         if self._is_parting_with(state, side):  # they will be started without this instance
-            known = state.successors if side == "successors" else state.predecessors
-            return InstanceStep(state=state, sends=((sender, DuplicationAck(told=not known.isdisjoint(added))),))
+            told = not getattr(state, side).isdisjoint(added)
+            return InstanceStep(state=state, sends=((sender, DuplicationAck(told=told)),))
         return InstanceStep(state=_with_added(state, side, frozenset(added)), sends=((sender, DuplicationAck()),))
 
     def _neighbour_leaves(self, state: InstanceState, sender: Address) -> InstanceStep:
@@ -286,25 +330,20 @@ class Instance:
 
 
 def _with_added(state: InstanceState, side: str, added: frozenset[Address]) -> InstanceState:
-    match side, state.phase:
-        case "successors", InstancePhase.WAITING:
-            return replace(state, successors_to_add=state.successors_to_add | added)
-        case "successors", _:
-            return replace(state, successors=state.successors | added)
-        case _, InstancePhase.WAITING:
-            return replace(state, predecessors_to_add=state.predecessors_to_add | added)
-    return replace(state, predecessors=state.predecessors | added)
+    field = f"{side}_to_add" if state.phase is InstancePhase.WAITING else side
+    return _changed(state, field, getattr(state, field) | added)
 
 
 def _with_deleted(state: InstanceState, side: str, deleted: Address) -> InstanceState:
-    match side, state.phase:
-        case "successors", InstancePhase.WAITING:
-            return replace(state, successors_to_delete=state.successors_to_delete | {deleted})
-        case "successors", _:
-            return replace(state, successors=state.successors - {deleted})
-        case _, InstancePhase.WAITING:
-            return replace(state, predecessors_to_delete=state.predecessors_to_delete | {deleted})
-    return replace(state, predecessors=state.predecessors - {deleted})
+    if state.phase is InstancePhase.WAITING:
+        field = f"{side}_to_delete"
+        return _changed(state, field, getattr(state, field) | {deleted})
+    return _changed(state, side, getattr(state, side) - {deleted})
+
+
+def _changed(state: InstanceState, field: str, value: frozenset[Address]) -> InstanceState:
+    changes: Any = {field: value}
+    return replace(state, **changes)
 
 
 def _to_all(receivers: Iterable[Address], message: Message) -> tuple[tuple[Address, Message], ...]:

@@ -12,14 +12,14 @@ receiver tells its number first: everything after it is sent again, in order, an
     message(number, body)         ──▶       written down
                                   ◀──       acknowledged(number)
 
-Every start of an instance is a new incarnation, with a higher number. A process of an older one that speaks up
-again is stale: its place was taken, and it is refused.
+So messages are delivered at least once, and processed once. Every start of an instance is a new incarnation, with
+a higher number, which fences off the processes before it: one that speaks up again is stale, and is refused.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from elastream.errors import ElastreamError
 
@@ -32,11 +32,10 @@ class LinkBroken(ElastreamError):  # noqa: N818 - reads better where it is raise
 
 
 class Stale(ElastreamError):  # noqa: N818
-    """A process whose place was taken by a newer start of the same instance."""
+    """Fenced off: the place of this process was taken by a newer start of the same instance."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     number: int
     body: Body
 

@@ -28,14 +28,19 @@ from elastream.dataflow import Dataflow
 from elastream.dataflow.graph import MOST_INSTANCES
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.locks.port import GroupLock, LockPosition, LockSite, LockStep
-from elastream.decentralized.protocol.instance import Instance, InstancePhase, InstanceState, InstanceStep, Place
-from elastream.decentralized.protocol.messages import Address, Effect, Message, operator_of
+from elastream.decentralized.protocol.instance import (
+    Instance,
+    InstancePhase,
+    InstanceState,
+    InstanceStep,
+    Place,
+    Turns,
+    Wish,
+)
+from elastream.decentralized.protocol.messages import Address, Message, operator_of
 from elastream.errors import InvalidInput
 
 Edge = tuple[str, str]
-Wish = int
-"""What an instance wants to do once it may: so many copies, or 0 to leave."""
-Asked = tuple[tuple[Address, Wish], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,66 +78,6 @@ class DoneScaling:
 
 
 LockedMessage = Message | LockMessage | AskToScale | MayScale | MayNotScale | DoneScaling
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Turns:
-    """Whose turn it is to scale, as far as one instance has to know."""
-
-    wish: Wish | None = None
-    """Its own, while it waits."""
-    locks: tuple[Any, ...] = ()
-    """Of a core member, as all that follows: its side of the lock of each edge, in the global order."""
-    waiting: Asked = ()
-    """Who asked to scale, for the next turn."""
-    serving: Asked = ()
-    """Whose turn it is, and what each may do; all locks are held until they are done."""
-    instances: int = 0
-    """How many its operator has, without the changes of this turn."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LockedState:
-    instance: InstanceState
-    turns: Turns
-
-    @property
-    def phase(self) -> InstancePhase:
-        return self.instance.phase
-
-    @property
-    def wish(self) -> Wish | None:
-        return self.turns.wish
-
-    @property
-    def successors(self) -> frozenset[Address]:
-        return self.instance.successors
-
-    @property
-    def predecessors(self) -> frozenset[Address]:
-        return self.instance.predecessors
-
-    @property
-    def sends_records(self) -> bool:
-        return self.instance.sends_records
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LockedStep:
-    state: LockedState
-    effects: tuple[Effect, ...] = ()
-    """As in `instance.py`; an End is carried out after the messages have gone out."""
-    sends: tuple[tuple[Address, LockedMessage], ...] = ()
-    dropped: str = ""
-    """Why what was decided is not done, or not all of it."""
-
-    def then(self, step: LockedStep) -> LockedStep:
-        return LockedStep(
-            state=step.state,
-            effects=(*self.effects, *step.effects),
-            sends=(*self.sends, *step.sends),
-            dropped=self.dropped or step.dropped,
-        )
 
 
 def edges_in_order(dataflow: Dataflow, operator: str) -> tuple[Edge, ...]:
@@ -180,29 +125,27 @@ class LockedInstance:
         self._inner = Instance(replace(place, keeper=place.keeper or place.me in core))
         self._locks = locks.of(place.me)
 
-    def initial(self, instance: InstanceState, *, instances: int = 1) -> LockedState:
+    def initial(self, instance: InstanceState, *, instances: int = 1) -> InstanceState:
         """`instances` is how many its operator has at first."""
         locks = tuple(lock.initial() for lock in self._locks.values())
-        return LockedState(
-            instance=instance, turns=Turns(locks=locks, instances=instances if self._is_core else 0)
-        )
+        return replace(instance, turns=Turns(locks=locks, instances=instances if self._is_core else 0))
 
     # What the instance itself decides
 
-    def duplicate(self, state: LockedState, times: int, /) -> LockedStep:
-        self._inner.duplicate(state.instance, times)  # refuses what is not possible before anybody is asked
+    def duplicate(self, state: InstanceState, times: int, /) -> InstanceStep:
+        self._inner.duplicate(state, times)  # refuses what is not possible before anybody is asked
         return self._ask(state, times)
 
-    def leave(self, state: LockedState, /) -> LockedStep:
-        self._inner.leave(state.instance)
+    def leave(self, state: InstanceState, /) -> InstanceStep:
+        self._inner.leave(state)
         return self._ask(state, 0)
 
-    def drained(self, state: LockedState, /) -> LockedStep:
-        return self._acted(state, self._inner.drained(state.instance))
+    def drained(self, state: InstanceState, /) -> InstanceStep:
+        return self._acted(state, self._inner.drained(state))
 
     # What others tell it
 
-    def receive(self, state: LockedState, sender: Address, message: LockedMessage, /) -> LockedStep:
+    def receive(self, state: InstanceState, sender: Address, message: LockedMessage, /) -> InstanceStep:
         match message:
             case LockMessage(edge=edge, inner=inner):
                 return self._lock_message(state, sender, edge, inner)
@@ -213,51 +156,49 @@ class LockedInstance:
             case DoneScaling(dropped=dropped):
                 return self._done(state, sender, dropped=dropped)
             case _:
-                return self._acted(state, self._inner.receive(state.instance, sender, message))
+                return self._acted(state, self._inner.receive(state, sender, message))
 
     # An instance and its delegate
 
-    def _ask(self, state: LockedState, wish: Wish) -> LockedStep:
+    def _ask(self, state: InstanceState, wish: Wish) -> InstanceStep:
         if state.wish is not None:
             raise IllegalEvent(f"{self.place.me!r} waits for its turn already")
         state = _changed(state, wish=wish)
         if self._is_core:
             return self._asked(state, self.place.me, wish)
-        return LockedStep(state=state, sends=((self.delegate, AskToScale(wish)),))
+        return InstanceStep(state=state, sends=((self.delegate, AskToScale(wish)),))
 
-    def _answered(self, state: LockedState, sender: Address, answer: MayScale | MayNotScale) -> LockedStep:
+    def _answered(self, state: InstanceState, sender: Address, answer: MayScale | MayNotScale) -> InstanceStep:
         wish = state.wish
         if sender != self.delegate or wish is None:
             raise IllegalEvent(f"{sender!r} lets {self.place.me!r} scale or not, which did not ask it")
         state = _changed(state, wish=None)
         if isinstance(answer, MayNotScale):
-            return LockedStep(state=state, dropped=self._too_many(wish) if wish else self._too_few())
+            return InstanceStep(state=state, dropped=self._too_many(wish) if wish else self._too_few())
         fewer = self._too_many(wish - answer.times) if answer.times < wish else ""
         step = self._begun(state, answer.times)
         return replace(step, dropped=step.dropped or fewer)
 
-    def _begun(self, state: LockedState, times: Wish) -> LockedStep:
-        inner, now = self._inner, state.instance
+    def _begun(self, state: InstanceState, times: Wish) -> InstanceStep:
         try:
-            step = inner.duplicate(now, times) if times else inner.leave(now)
+            step = self._inner.duplicate(state, times) if times else self._inner.leave(state)
         except IllegalEvent as error:  # the locks must not be held for what does not happen
             return replace(self._tell_done(state, dropped=True), dropped=str(error))
         return self._acted(state, step, began=True)
 
-    def _acted(self, state: LockedState, step: InstanceStep, *, began: bool = False) -> LockedStep:
-        was_busy = began or state.phase in BUSY
-        taken = LockedStep(state=replace(state, instance=step.state), effects=step.effects, sends=step.sends)
-        return taken.then(self._tell_done(taken.state)) if was_busy and step.state.phase not in BUSY else taken
+    def _acted(self, state: InstanceState, step: InstanceStep, *, began: bool = False) -> InstanceStep:
+        ends = (began or state.phase in BUSY) and step.state.phase not in BUSY
+        return step.then(self._tell_done(step.state)) if ends else step
 
-    def _tell_done(self, state: LockedState, *, dropped: bool = False) -> LockedStep:
+    def _tell_done(self, state: InstanceState, *, dropped: bool = False) -> InstanceStep:
         if self._is_core:
             return self._done(state, self.place.me, dropped=dropped)
-        return LockedStep(state=state, sends=((self.delegate, DoneScaling(dropped)),))
+        return InstanceStep(state=state, sends=((self.delegate, DoneScaling(dropped)),))
 
     # A core member and the locks
 
-    def _asked(self, state: LockedState, sender: Address, wish: Wish) -> LockedStep:
-        turns = state.turns
+    def _asked(self, state: InstanceState, sender: Address, wish: Wish) -> InstanceStep:
+        turns = _turns(state)
         if not self._is_core or operator_of(sender) != operator_of(self.place.me):
             raise IllegalEvent(f"{self.place.me!r} does not answer for {sender!r}")
         if wish < 0:
@@ -266,27 +207,27 @@ class LockedInstance:
             raise IllegalEvent(f"{sender!r} asks a second time before its turn is over")
         return self._go_on(_changed(state, waiting=(*turns.waiting, (sender, wish))))
 
-    def _go_on(self, state: LockedState) -> LockedStep:
+    def _go_on(self, state: InstanceState) -> InstanceStep:
         """Ask for the first lock that is not held; with all of them, the turn begins."""
-        turns = state.turns
+        turns = _turns(state)
         if turns.serving or not turns.waiting:
-            return LockedStep(state=state)
+            return InstanceStep(state=state)
         for index, (lock, held) in enumerate(zip(self._locks.values(), turns.locks, strict=True)):
             if held.position is LockPosition.ASKING:
-                return LockedStep(state=state)
+                return InstanceStep(state=state)
             if held.position is LockPosition.IDLE:
                 step = self._taken(state, index, lock.request(held))
-                entered = step.state.turns.locks[index].position is LockPosition.INSIDE
+                entered = _turns(step.state).locks[index].position is LockPosition.INSIDE
                 return step.then(self._go_on(step.state)) if entered else step
         return self._let_scale(state)
 
-    def _let_scale(self, state: LockedState) -> LockedStep:
+    def _let_scale(self, state: InstanceState) -> InstanceStep:
         """Everybody that has asked by now gets its answer; who asked first is first where there is little room."""
-        room = max(0, (self.place.most or MOST_INSTANCES) - state.turns.instances)
+        room = max(0, (self.place.most or MOST_INSTANCES) - _turns(state).instances)
         # the keeper is one and stays: below that nobody has to count
-        spare = state.turns.instances - self.place.least if self.place.least > 1 else MOST_INSTANCES
+        spare = _turns(state).instances - self.place.least if self.place.least > 1 else MOST_INSTANCES
         answers: dict[Address, MayScale | MayNotScale] = {}
-        for who, wish in state.turns.waiting:
+        for who, wish in _turns(state).waiting:
             times = min(wish, room)
             room -= times
             may = times > 0 if wish else spare > 0
@@ -294,33 +235,33 @@ class LockedInstance:
             answers[who] = MayScale(times) if may else MayNotScale()
         serving = tuple((who, said.times) for who, said in answers.items() if isinstance(said, MayScale))
         own = answers.pop(self.place.me, None)
-        step = LockedStep(state=_changed(state, waiting=(), serving=serving), sends=tuple(answers.items()))
+        step = InstanceStep(state=_changed(state, waiting=(), serving=serving), sends=tuple(answers.items()))
         if own is not None:
             step = step.then(self._answered(step.state, self.place.me, own))
         return step if serving else step.then(self._leave_locks(step.state))
 
-    def _lock_message(self, state: LockedState, sender: Address, edge: Edge, inner: Any) -> LockedStep:
+    def _lock_message(self, state: InstanceState, sender: Address, edge: Edge, inner: Any) -> InstanceStep:
         if edge not in self._locks:
             raise IllegalEvent(f"{self.place.me!r} has no part in the lock of {edge[0]} → {edge[1]}")
         index, lock = list(self._locks).index(edge), self._locks[edge]
         if not isinstance(inner, lock.messages):
             raise IllegalEvent(f"{inner} is no message of the lock of {edge[0]} → {edge[1]}")
-        step = self._taken(state, index, lock.receive(state.turns.locks[index], sender, inner))
+        step = self._taken(state, index, lock.receive(_turns(state).locks[index], sender, inner))
         return step.then(self._go_on(step.state))
 
-    def _done(self, state: LockedState, sender: Address, *, dropped: bool) -> LockedStep:
-        turns = state.turns
+    def _done(self, state: InstanceState, sender: Address, *, dropped: bool) -> InstanceStep:
+        turns = _turns(state)
         if sender not in dict(turns.serving):
             raise IllegalEvent(f"{sender!r} is done scaling, and it was not its turn")
         grown = 0 if dropped else dict(turns.serving)[sender] or -1
         serving = tuple((who, times) for who, times in turns.serving if who != sender)
         state = _changed(state, serving=serving, instances=turns.instances + grown)
-        return LockedStep(state=state) if serving else self._leave_locks(state)
+        return InstanceStep(state=state) if serving else self._leave_locks(state)
 
-    def _leave_locks(self, state: LockedState) -> LockedStep:
-        step = LockedStep(state=state)
+    def _leave_locks(self, state: InstanceState) -> InstanceStep:
+        step = InstanceStep(state=state)
         for index, lock in enumerate(self._locks.values()):
-            step = step.then(self._taken(step.state, index, lock.exit(step.state.turns.locks[index])))
+            step = step.then(self._taken(step.state, index, lock.exit(_turns(step.state).locks[index])))
         return step.then(self._go_on(step.state))
 
     # Their parts
@@ -329,10 +270,10 @@ class LockedInstance:
     def _is_core(self) -> bool:
         return self.delegate == self.place.me
 
-    def _taken(self, state: LockedState, index: int, step: LockStep[Any, Any]) -> LockedStep:
-        locks, edge = state.turns.locks, list(self._locks)[index]
+    def _taken(self, state: InstanceState, index: int, step: LockStep[Any, Any]) -> InstanceStep:
+        locks, edge = _turns(state).locks, list(self._locks)[index]
         sends = tuple((to, LockMessage(edge, message)) for to, message in step.sends)
-        return LockedStep(
+        return InstanceStep(
             state=_changed(state, locks=(*locks[:index], step.state, *locks[index + 1 :])), sends=sends
         )
 
@@ -347,5 +288,10 @@ class LockedInstance:
 BUSY = frozenset({InstancePhase.DUPLICATING, InstancePhase.LEAVING, InstancePhase.DRAINING, InstancePhase.PARTING})
 
 
-def _changed(state: LockedState, **turns: Any) -> LockedState:
-    return replace(state, turns=replace(state.turns, **turns))
+def _turns(state: InstanceState) -> Turns:
+    assert state.turns is not None, "under locks there are always some"
+    return state.turns
+
+
+def _changed(state: InstanceState, **turns: Any) -> InstanceState:
+    return replace(state, turns=replace(_turns(state), **turns))

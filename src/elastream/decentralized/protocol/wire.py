@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from elastream.decentralized.locks import LOCKS, LockSite
-from elastream.decentralized.protocol.instance import InstanceState
+from elastream.decentralized.protocol.instance import InstanceState, Turns
 from elastream.decentralized.protocol.link import Body
 from elastream.decentralized.protocol.messages import Deletion, DeletionAck, Duplication, DuplicationAck, Start
 from elastream.decentralized.protocol.neighbour_locks import (
@@ -20,7 +20,6 @@ from elastream.decentralized.protocol.neighbour_locks import (
     LockMessage,
     MayNotScale,
     MayScale,
-    Turns,
 )
 from elastream.errors import InvalidInput, nearest
 
@@ -83,7 +82,8 @@ def message_from_json(body: Body) -> LockedMessage:
 
 
 def state_to_json(state: InstanceState) -> dict[str, Any]:
-    return _plain(state)
+    """Without its turns, which stand beside it."""
+    return {name: value for name, value in _plain(state).items() if name != "turns"}
 
 
 def state_from_json(given: Mapping[str, Any]) -> InstanceState:

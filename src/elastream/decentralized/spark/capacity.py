@@ -13,9 +13,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import pyarrow as pa
 
+from elastream.checked import Checked, Numbers, Positive
 from elastream.decentralized.protocol.capacity_ramp import CapacityStep, ramp
 from elastream.decentralized.protocol.load_meter import Arrived, LoadMeter
 from elastream.decentralized.spark.data_job import DataJob
@@ -35,17 +37,11 @@ _FIRST_BATCH_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapacityOptions:
-    first_per_s: float = 20.0
-    growth: float = 1.3
-    step_s: float = 10.0
-    batch_interval_s: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not (self.first_per_s > 0 and self.growth > 1 and self.step_s > 0 and self.batch_interval_s > 0):
-            raise InvalidInput(
-                "the first rate, the step and the batch interval must be above 0, the growth above 1"
-            )
+class CapacityOptions(Checked):
+    first_per_s: Positive = 20.0
+    growth: Annotated[float, Numbers("above 1", lambda value: value > 1)] = 1.3
+    step_s: Positive = 10.0
+    batch_interval_s: Positive = 2.0
 
 
 def measure_capacity(

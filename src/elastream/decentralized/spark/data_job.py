@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,6 @@ from elastream.decentralized.spark.inbox import Lanes, Offset
 from elastream.decentralized.spark.inbox_input import InboxInput, JsonInput
 from elastream.decentralized.spark.plans import BatchPlans
 from elastream.decentralized.spark.settings import RunSettings
-from elastream.decentralized.spark.topic_records import TopicRecords
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.event_time import has_watermark
@@ -36,6 +36,9 @@ from elastream.engines.spark.pipeline import Kind, Pipeline, PipelineStep
 from elastream.engines.spark.same_folder import check_same_folder
 from elastream.engines.spark.session import start_session
 from elastream.errors import InvalidInput
+
+if TYPE_CHECKING:  # it needs a client of Kafka, which not every run has
+    from elastream.decentralized.spark.topic_records import TopicRecords
 
 Send = Callable[[int, pa.Table, float], None]
 """The number of a batch, what it made, and by when that had come into the pipeline."""

@@ -26,7 +26,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -38,46 +37,18 @@ _STARTING_AT_A_TIME = 2
 _LOCK_POLL_S = 0.1
 
 
-@dataclass(frozen=True)
 class InstanceFolder:
-    path: Path
-    me: Address
-
-    @property
-    def journal(self) -> Path:
-        return self.path / "journal.json"
-
-    @property
-    def endpoint(self) -> Path:
-        return self.path / "endpoint.json"
-
-    @property
-    def inbox(self) -> Path:
-        return self.path / "inbox"
-
-    @property
-    def outbox(self) -> Path:
-        return self.path / "outbox"
-
-    @property
-    def plans(self) -> Path:
-        return self.path / "plans"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "checkpoint"
-
-    @property
-    def events(self) -> Path:
-        return self.path / "events.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log.txt"
+    def __init__(self, path: Path, me: Address) -> None:
+        self.path, self.me = path, me
+        self.journal = path / "journal.json"
+        self.endpoint = path / "endpoint.json"
+        self.inbox = path / "inbox"
+        self.outbox = path / "outbox"
+        self.plans = path / "plans"
+        self.checkpoint = path / "checkpoint"
+        self.events = path / "events.jsonl"
+        self.metrics = path / "metrics.jsonl"
+        self.log = path / "log.txt"
 
     @property
     def has_ended(self) -> bool:
@@ -91,17 +62,11 @@ class InstanceFolder:
         return self.inbox / sender
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    path: Path
-
-    @property
-    def settings(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def stop(self) -> Path:
-        return self.path / "stop"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings = path / "run.json"
+        self.stop = path / "stop"
 
     @property
     def is_over(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -26,14 +27,37 @@ READER = "inbox"
 Offset = dict[str, dict[str, int]]
 
 
-class InstanceInbox:
+class Received(ABC):
+    """What an instance receives, in its inbox or in a topic, as its scaling module looks at it."""
+
+    @abstractmethod
+    def arrived(self) -> Mapping[str, Arrived]:
+        """What each sender, or each partition of a topic, ever brought."""
+
+    @abstractmethod
+    def pending(self) -> int:
+        """Records that are still to be processed."""
+
+    def among(self) -> int | None:
+        """Among how many instances the senders share their records; None where nobody says."""
+        return None
+
+    def parts(self) -> int | None:
+        """Into how many parts its load can be divided; None where that is not known, or any number will do."""
+        return None
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Delete what was read."""
+
+
+class InstanceInbox(Received):
     """All lanes of an instance: `folders` has one for each operator that it reads, with a lane for each sender."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
 
-    def arrived(self) -> Mapping[Address, Arrived]:
-        """What each sender ever put in."""
+    def arrived(self) -> Mapping[str, Arrived]:
         return {
             sender: Arrived(records=log.head().records, came_s=log.newest_came_s())
             for sender, log in self._lanes()
@@ -47,8 +71,7 @@ class InstanceInbox:
         return sum(log.pending(READER) for _, log in self._lanes())
 
     def among(self) -> int | None:
-        """Among how many instances the senders share their records: as the last of them has told, since one that
-        has nothing to send does not tell of changes."""
+        """As the last of the senders has told, since one that has nothing to send does not tell of changes."""
         told: dict[int, int] = {}
         for _, log in self._lanes():
             among = log.folder / "among.json"
@@ -56,12 +79,7 @@ class InstanceInbox:
                 told[among.stat().st_mtime_ns] = json.loads(among.read_text())["instances"]
         return told[max(told)] if told else None
 
-    def parts(self) -> int | None:
-        """Any number of instances may share a lane."""
-        return None
-
     def forget(self) -> None:
-        """Delete what was read."""
         for _, log in self._lanes():
             FileChannel(log.folder).forget([READER])
 

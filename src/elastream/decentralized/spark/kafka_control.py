@@ -2,9 +2,9 @@
 the others.
 
 Thin, like `tcp.py`: what is said, and what a repeated message or a stale process means, is decided in `link.py`
-and `control.py`. Kafka only carries, and nothing depends on what it keeps: a message is sent again until its
-receiver has acknowledged it, by a message in the sender's topic. So a broker may be away, deliver twice, or lose
-everything it had, and a process may be killed at any point.
+and `control.py`. Kafka only carries, and nothing depends on what it keeps: delivery is at least once, as a message
+is sent again until its receiver has acknowledged it, by a message in the sender's topic. So a broker may be away,
+deliver twice, or lose everything it had, and a process may be killed at any point.
 
     from, to, incarnation, number, body     a message: one at a time for each receiver
     from, to, acknowledged                  it is written down
@@ -26,18 +26,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.protocol.link import Envelope, Stale
 from elastream.decentralized.protocol.messages import Address
 from elastream.decentralized.spark.folders import RunFolder, read_whole, write_whole
-from elastream.decentralized.spark.living_protocol import LivingProtocol, RecordEvent
-from elastream.decentralized.spark.topic_names import topic_name
-from elastream.engines.spark.kafka.topic import (
-    MOST_MESSAGE_BYTES,
-    Topic,
-    away_text,
-    client_settings,
-)
+from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
+from elastream.decentralized.spark.topic_names import control_topic
+from elastream.engines.spark.kafka.topic import MOST_MESSAGE_BYTES, Topic, away_text, client_settings
 from elastream.errors import ElastreamError
 
 _RETRY_S = 1.0
@@ -46,11 +43,6 @@ _LOOK_S = 0.2
 _CREATE_S = 1.5
 _STOP_S = 5.0
 _LAST_WORDS_S = 1.0
-_TOPIC_SETTINGS = {
-    # who has not read it by then is sent it again
-    "retention.ms": "3600000",
-    "segment.ms": "3600000",
-}
 _CLIENT = {"topic.metadata.refresh.interval.ms": 5_000}
 _PRODUCER: dict[str, Any] = {
     # no idempotence: the links do that, and it has errors that a producer does not survive
@@ -69,12 +61,6 @@ _CONSUMER: dict[str, Any] = {
     "auto.offset.reset": "earliest",
     "fetch.wait.max.ms": 100,
 }
-
-
-def control_topic(servers: str, topics: str, instance: Address) -> Topic:
-    """`topics` is what the names of a run's topics begin with."""
-    name = topic_name(topics, f"control-{instance}")
-    return Topic(servers=servers, name=name, partitions=1, settings=_TOPIC_SETTINGS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +84,7 @@ class KafkaControl:
         *,
         servers: str,
         topics: str,
-        record_event: RecordEvent,
+        record: Record,
         on_stale: Callable[[str], None],
     ) -> None:
         self._protocol = protocol
@@ -106,10 +92,10 @@ class KafkaControl:
         self._folder = run.instance(protocol.me)
         self._servers = servers
         self._topics = topics
-        self._record_event = record_event
+        self._record = record
         self._on_stale = on_stale
         self._topic = control_topic(servers, topics, protocol.me)
-        self._producer = _producer(servers)
+        self._producer: Any = Producer(client_settings(servers) | _CLIENT | _PRODUCER)
         self._attempts: dict[Address, Attempt] = {}
         self._announced = False
         self._away = False
@@ -136,7 +122,7 @@ class KafkaControl:
             thread.join(max(0.0, deadline_s - time.monotonic()))
         self._producer.flush(_LAST_WORDS_S)
         if self._folder.has_ended:
-            delete_topic(self._topic, self._record_event)
+            delete_topic(self._topic, self._record)
 
     # Sending
 
@@ -177,8 +163,6 @@ class KafkaControl:
 
     def _tell(self, receiver: Address, **what: Any) -> None:
         """Put into the receiver's topic as soon as the broker takes it; what does not get there is sent again."""
-        from confluent_kafka import KafkaException
-
         line = {"from": self._protocol.me, "to": receiver, "incarnation": self._protocol.incarnation, **what}
         topic = control_topic(self._servers, self._topics, receiver)
         # there may be no such topic, or too much that waits for the broker already
@@ -203,8 +187,6 @@ class KafkaControl:
 
     def _listen(self) -> None:
         """Until it is stopped, or the topic is gone."""
-        from confluent_kafka import Consumer, KafkaError, TopicPartition
-
         consumer = Consumer(client_settings(self._servers) | _CLIENT | _CONSUMER | {"error_cb": self._on_error})
         try:
             consumer.assign([TopicPartition(self._topic.name, 0, self._position())])
@@ -243,7 +225,7 @@ class KafkaControl:
             else:
                 self._receive(sender, line)
         except (ElastreamError, OSError, ValueError, KeyError, TypeError) as error:
-            self._record_event("refused", why=_why(error))
+            self._record("refused", why=_why(error))
 
     def _heed_start(self, who: Address, began: int) -> None:
         mine = self._protocol.incarnation
@@ -266,35 +248,27 @@ class KafkaControl:
         except (ElastreamError, ValueError, KeyError, TypeError) as error:
             stale = isinstance(error, Stale)
             self._tell(sender, refused=_why(error), stale=stale, start=incarnation)
-            self._record_event("refused", why=f"a stale instance: {error}" if stale else _why(error))
+            self._record("refused", why=f"a stale instance: {error}" if stale else _why(error))
         else:
             self._tell(sender, acknowledged=number)
 
     def _on_error(self, error: Any) -> None:
-        from confluent_kafka import KafkaError
-
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._note_away(away_text(self._servers))
 
     def _note_away(self, why: str) -> None:
         """Once, until it is back."""
         if not self._away:
-            self._record_event("no broker", why=why)
+            self._record("no broker", why=why)
         self._away = True
 
 
-def delete_topic(topic: Topic, record_event: RecordEvent) -> None:
+def delete_topic(topic: Topic, record: Record) -> None:
     """What is left behind does no harm: no other run has a topic of this name."""
     try:
         topic.delete()
     except ElastreamError as error:
-        record_event("left behind", topic=topic.name, why=str(error))
-
-
-def _producer(servers: str) -> Any:
-    from confluent_kafka import Producer
-
-    return Producer(client_settings(servers) | _CLIENT | _PRODUCER)
+        record("left behind", topic=topic.name, why=str(error))
 
 
 def _read(value: bytes) -> dict[str, Any]:

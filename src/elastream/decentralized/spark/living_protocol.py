@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,11 +28,8 @@ from elastream.decentralized.spark.folders import InstanceFolder, read_whole, wr
 from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.settings import is_first
 
-
-class RecordEvent(Protocol):
-    """Where what happened is written down: an event and its fields, as `events.jsonl` has them."""
-
-    def __call__(self, event: str, **told: Any) -> None: ...
+Record = Callable[..., None]
+"""Told what happened: an event and its fields."""
 
 
 class LivingProtocol:
@@ -43,7 +40,7 @@ class LivingProtocol:
         outbox: Outbox,
         *,
         carry_out: Callable[[Effect], None],
-        record_event: RecordEvent,
+        record: Record,
     ) -> None:
         self.me = controller.place.me
         self.on_news: Callable[[], None] = lambda: None
@@ -53,7 +50,7 @@ class LivingProtocol:
         self._journal = folder.journal
         self._outbox = outbox
         self._carry_out = carry_out
-        self._record_event = record_event
+        self._record = record
         self._lock = threading.RLock()
         found = read_whole(self._journal)
         self._state = controller.initial(is_first(self.me)) if found is None else control_from_json(found)
@@ -113,17 +110,12 @@ class LivingProtocol:
                 self._keep(state)
             return state.incoming[sender].taken
 
-    def taken(self, sender: Address) -> int:
-        """The number of the last message of this sender that was taken in."""
-        link = self._state.incoming.get(sender)
-        return 0 if link is None else link.taken
-
     def received(self, sender: Address, incarnation: int, number: int, body: Body) -> None:
         with self._lock:
             self._state.incoming[sender].greeted(incarnation)  # a newer start may have come in between
             turn = self._controller.received(self._state, sender, number, body)
             if turn.refused:
-                self._record_event("refused", sender=sender, message=body, why=turn.refused)
+                self._record("refused", sender=sender, message=body, why=turn.refused)
             self._take(turn)
 
     def acknowledged(self, receiver: Address, number: int) -> None:
@@ -150,9 +142,9 @@ class LivingProtocol:
         if turn.state.instance.phase is not before:
             self._tell_phase(turn.state.instance)
         if turn.state.waits_for_locks and not waited:
-            self._record_event("waits", why="for the locks between neighbouring operators")
+            self._record("waits", why="for the locks between neighbouring operators")
         if turn.dropped:
-            self._record_event("dropped", why=turn.dropped)
+            self._record("dropped", why=turn.dropped)
         for effect in turn.effects:
             self._carry_out(effect)
         self.on_news()
@@ -165,4 +157,4 @@ class LivingProtocol:
         told: dict[str, Any] = {"phase": state.phase}
         if state.phase is InstancePhase.DUPLICATING:
             told["newcomers"] = list(state.newcomers)
-        self._record_event("phase", **told)
+        self._record("phase", **told)

@@ -15,7 +15,7 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
@@ -25,17 +25,19 @@ from elastream.decentralized.protocol.messages import Create, Effect, operator_o
 from elastream.decentralized.spark.data_job import DataJob, lanes_of
 from elastream.decentralized.spark.events import EventLog
 from elastream.decentralized.spark.folders import RunFolder, take_lock
-from elastream.decentralized.spark.inbox import InstanceInbox
+from elastream.decentralized.spark.inbox import InstanceInbox, Received
 from elastream.decentralized.spark.living_protocol import LivingProtocol
 from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.scaling import MetricCollector, ScalingTrigger
 from elastream.decentralized.spark.settings import read_settings
 from elastream.decentralized.spark.supervisor import DIED, ENDED, NOT_AGAIN, start_supervisor
-from elastream.decentralized.spark.topic_records import TopicRecords
 from elastream.decentralized.spark.transports import records_of, transport_of
 from elastream.engines.spark.kafka.topic import BrokerAway
 from elastream.engines.spark.run import read_pipeline
 from elastream.errors import ElastreamError, InvalidInput
+
+if TYPE_CHECKING:  # it needs a client of Kafka, which not every run has
+    from elastream.decentralized.spark.topic_records import TopicRecords
 
 _LOOK_S = 0.2
 _LONGEST_PAUSE_S = 30.0
@@ -49,33 +51,31 @@ class InstanceProcess:
         self._folder = run.instance(me)
         self._lock = take_lock(self._folder.path / "lock", me, patience_s=_PATIENCE_S)
         events = EventLog(self._folder.events)
-        self._record_event = events.record
+        self._record = events.record
         settings = read_settings(run)
         pipeline = read_pipeline(settings.pipeline).pipeline
         place = settings.place(me, pipeline.graph())
         controller = Controller(place, settings.neighbour_locks(pipeline.graph()))
         outbox = Outbox(self._folder.outbox, lambda successor: run.instance(successor).lane(me))
         self._protocol = LivingProtocol(
-            controller, self._folder, outbox, carry_out=self._carry_out, record_event=self._record_event
+            controller, self._folder, outbox, carry_out=self._carry_out, record=self._record
         )
         step = pipeline[operator_of(me)]
-        self._topics = records_of(settings, pipeline, self._folder, self._record_event)
-        self._inbox: InstanceInbox | TopicRecords = InstanceInbox(lanes_of(run, self._folder, step))
+        self._topics = records_of(settings, pipeline, self._folder, self._record)
+        self._inbox: Received = InstanceInbox(lanes_of(run, self._folder, step))
         if self._topics is not None and step.reads:
             self._inbox = self._topics
         if self._has_ended:
             self._tidy_up()  # killed before it could
         self._protocol.begin()
-        self._record_event("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)
-        self._transport = transport_of(
-            settings, self._protocol, run, record_event=self._record_event, on_stale=self._stale
-        )
+        self._record("began", incarnation=self._protocol.incarnation, pid=os.getpid(), phase=self._phase)
+        self._transport = transport_of(settings, self._protocol, run, record=self._record, on_stale=self._stale)
         self._data = DataJob(pipeline, run, self._folder, settings, self._send, self._topics)
         collector = MetricCollector(self._inbox, self._protocol, EventLog(self._folder.metrics).record)
         self._parts = (
             self._transport,
             collector,
-            ScalingTrigger(place, settings, collector, self._inbox, self._protocol, self._record_event),
+            ScalingTrigger(place, settings, collector, self._inbox, self._protocol, self._record),
         )
         self._stopping = threading.Event()
         self._failures = 0
@@ -104,7 +104,7 @@ class InstanceProcess:
         if self._topics is not None:
             self._topics.leave()
         self._data.close()
-        self._record_event("stopped")
+        self._record("stopped")
         return ENDED
 
     def _look_after_data(self) -> None:
@@ -126,7 +126,7 @@ class InstanceProcess:
             self._data.start_spark()
             if self._phase in _PROCESSING:
                 self._start_query()
-        self._record_event("data job", running=self._data.is_running)
+        self._record("data job", running=self._data.is_running)
 
     def _take_part(self, topics: TopicRecords) -> None:
         """Begin to share the topics without waiting for Spark: the others go by the load that they see."""
@@ -142,7 +142,7 @@ class InstanceProcess:
             # for ever: on a busy machine Spark's Python workers fail to come up in time, and nobody else
             # would start this instance again; what was not processed waits in the inbox
             self._failures += 1
-            self._record_event("failed", why=failure[:2000], failures=self._failures)
+            self._record("failed", why=failure[:2000], failures=self._failures)
             self._stopping.wait(min(_LONGEST_PAUSE_S, 2.0**self._failures))
         if not self._data.is_running:
             self._data.batches = 0
@@ -154,7 +154,7 @@ class InstanceProcess:
         try:
             self._data.start()
         except BrokerAway as error:
-            self._record_event("no broker", why=str(error))
+            self._record("no broker", why=str(error))
 
     def _send(self, batch: int, records: pa.Table, came_s: float) -> None:
         if self._topics is None:
@@ -173,7 +173,7 @@ class InstanceProcess:
 
     def _end(self) -> None:
         self._folder.mark_ended()  # the others wait for that
-        self._record_event("ended")
+        self._record("ended")
         self._transport.stop()
         self._data.close()
         self._tidy_up()
@@ -185,13 +185,13 @@ class InstanceProcess:
             shutil.rmtree(left, ignore_errors=True)
 
     def _stale(self, why: str) -> None:
-        self._record_event("refused", why=f"this process is stale: {why}")
+        self._record("refused", why=f"this process is stale: {why}")
         os._exit(NOT_AGAIN)
 
     def _watch_supervisor(self) -> None:
         sys.stdin.buffer.read()  # until it lets go
         if not self._stopping.is_set() and not self._folder.has_ended:
-            self._record_event("orphaned")
+            self._record("orphaned")
             start_supervisor(self._run_folder, self._folder.me)
         os._exit(DIED)
 

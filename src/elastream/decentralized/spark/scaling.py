@@ -16,10 +16,9 @@ from elastream.decentralized.protocol.decision import Duplicate, Leave, Situatio
 from elastream.decentralized.protocol.instance import Place
 from elastream.decentralized.protocol.load_meter import LoadMeter
 from elastream.decentralized.protocol.messages import operator_of
-from elastream.decentralized.spark.inbox import InstanceInbox
-from elastream.decentralized.spark.living_protocol import LivingProtocol, RecordEvent
+from elastream.decentralized.spark.inbox import Received
+from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
 from elastream.decentralized.spark.settings import RunSettings
-from elastream.decentralized.spark.topic_records import TopicRecords
 
 _LOOK_S = 0.5
 _TELL_S = 2.0
@@ -28,12 +27,10 @@ _SETTLING = 0.35
 
 
 class MetricCollector:
-    def __init__(
-        self, inbox: InstanceInbox | TopicRecords, protocol: LivingProtocol, record_event: RecordEvent
-    ) -> None:
+    def __init__(self, inbox: Received, protocol: LivingProtocol, record: Record) -> None:
         self._inbox = inbox
         self._protocol = protocol
-        self._record_event = record_event
+        self._record = record
         self._received = LoadMeter()
         self._lock = threading.Lock()
 
@@ -58,7 +55,7 @@ class MetricCollector:
 
     def _tell(self) -> None:
         pending = self._inbox.pending()
-        self._record_event(
+        self._record(
             "metrics",
             phase=self._protocol.state.phase,
             received=self._received.total,
@@ -74,21 +71,21 @@ class ScalingTrigger:
         place: Place,
         settings: RunSettings,
         collector: MetricCollector,
-        inbox: InstanceInbox | TopicRecords,
+        inbox: Received,
         protocol: LivingProtocol,
-        record_event: RecordEvent,
+        record: Record,
     ) -> None:
         self._place = place
         self._settings = settings
         self._collector = collector
         self._inbox = inbox
         self._protocol = protocol
-        self._record_event = record_event
+        self._record = record
         self._rng = random.Random(f"{settings.seed} {place.me} {protocol.incarnation}")
 
     def start(self) -> None:
         if self._place.fixed:
-            self._record_event("kept", why=self._place.fixed)
+            self._record("kept", why=self._place.fixed)
             return
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -104,7 +101,7 @@ class ScalingTrigger:
         parts = self._inbox.parts()
         load_per_s = 0.0 if parts == 0 else self._collector.received_per_s(since_s)
         if load_per_s is None:
-            self._record_event("decided", action="Stay", why="too little has arrived to know the load")
+            self._record("decided", action="Stay", why="too little has arrived to know the load")
             return
         now = Situation(
             load_per_s=load_per_s,
@@ -116,7 +113,7 @@ class ScalingTrigger:
             most=self._place.most,
         )
         action = decide(self._settings.policy, now, self._rng)
-        self._record_event("decided", action=type(action).__name__, load_per_s=load_per_s, why=action.why)
+        self._record("decided", action=type(action).__name__, load_per_s=load_per_s, why=action.why)
         try:
             match action:
                 case Duplicate(times=times):
@@ -124,4 +121,4 @@ class ScalingTrigger:
                 case Leave():
                     self._protocol.leave()
         except IllegalEvent as error:  # it was told something in between
-            self._record_event("refused", why=str(error))
+            self._record("refused", why=str(error))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from pydantic import TypeAdapter
+
+from elastream.checked import Checked, Positive
 from elastream.dataflow import Dataflow
 from elastream.decentralized.locks import LOCKS, LockKind
-from elastream.decentralized.protocol.decision import ScalingPolicy, Variant
+from elastream.decentralized.protocol.decision import ScalingPolicy
 from elastream.decentralized.protocol.instance import Place
 from elastream.decentralized.protocol.messages import Address, operator_of
 from elastream.decentralized.protocol.neighbour_locks import NeighbourLocks
@@ -21,7 +23,7 @@ FIRST = "0"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSettings:
+class RunSettings(Checked):
     pipeline: Path
     """The file, absolute."""
     capacities: Mapping[str, float] = field(default_factory=dict)
@@ -29,9 +31,9 @@ class RunSettings:
     policy: ScalingPolicy = field(default_factory=ScalingPolicy)
     locks: LockKind = LockKind.NONE
     """What keeps neighbouring operators from scaling at the same time."""
-    period_s: float = 10.0
+    period_s: Positive = 10.0
     """Between two decisions of an instance. All decide at the same times of the clock, as in the papers."""
-    batch_interval_s: float = 2.0
+    batch_interval_s: Positive = 2.0
     most_records: int = 1_000
     """Of a batch."""
     cores: int = 1
@@ -48,13 +50,12 @@ class RunSettings:
     """What the names of its topics begin with, where it has any; no other run has the same."""
 
     def __post_init__(self) -> None:
+        Checked.__post_init__(self)
         for operator, capacity in self.capacities.items():
             if not 0 < capacity < float("inf"):
                 raise InvalidInput(
                     f"the capacity of {operator!r} must be above 0 records per second, found {capacity:g}"
                 )
-        if not self.period_s > 0 or not self.batch_interval_s > 0:
-            raise InvalidInput("the period and the batch interval must be above 0 seconds")
 
     def check(self, dataflow: Dataflow) -> None:
         for operator in self.capacities:
@@ -84,19 +85,17 @@ class RunSettings:
         return ""
 
     def write(self, run: RunFolder) -> None:
-        written = asdict(self) | {"pipeline": str(self.pipeline)}
-        write_whole(run.settings, written)
+        write_whole(run.settings, _SETTINGS.dump_python(self, mode="json"))
+
+
+_SETTINGS = TypeAdapter(RunSettings)
 
 
 def read_settings(run: RunFolder) -> RunSettings:
-    found: dict[str, Any] | None = read_whole(run.settings)
+    found = read_whole(run.settings)
     if found is None:
         raise InvalidInput(f"{run.path}: no run of a decentralized pipeline is here")
-    policy = dict(found.pop("policy"))
-    return RunSettings(
-        **{**found, "pipeline": Path(found["pipeline"]), "locks": LockKind(found.get("locks", LockKind.NONE))},
-        policy=ScalingPolicy(**{**policy, "variant": Variant(policy["variant"])}),
-    )
+    return _SETTINGS.validate_python(found)
 
 
 def first_address(operator: str) -> Address:

@@ -19,7 +19,7 @@ from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.protocol.link import LinkBroken, Stale
 from elastream.decentralized.protocol.messages import Address
 from elastream.decentralized.spark.folders import RunFolder, read_whole, write_whole
-from elastream.decentralized.spark.living_protocol import LivingProtocol, RecordEvent
+from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
 from elastream.errors import ElastreamError
 
 _HOST = "127.0.0.1"
@@ -31,16 +31,11 @@ _LONGEST_LINE = 16 * 1024 * 1024
 
 class TcpTransport:
     def __init__(
-        self,
-        protocol: LivingProtocol,
-        run: RunFolder,
-        *,
-        record_event: RecordEvent,
-        on_stale: Callable[[str], None],
+        self, protocol: LivingProtocol, run: RunFolder, *, record: Record, on_stale: Callable[[str], None]
     ) -> None:
         self._protocol = protocol
         self._run = run
-        self._record_event = record_event
+        self._record = record
         self._on_stale = on_stale
         self._loop = asyncio.new_event_loop()
         self._news = asyncio.Event()
@@ -136,11 +131,11 @@ class TcpTransport:
             try:
                 await self._listen(reader, writer)
             except Stale as error:
-                self._record_event("refused", why=f"a stale instance: {error}")
+                self._record("refused", why=f"a stale instance: {error}")
                 await _write(writer, {"refused": str(error), "stale": True})
             except (ElastreamError, ValueError, KeyError, TypeError) as error:
                 why = str(error) if isinstance(error, ElastreamError) else f"not understood: {error}"
-                self._record_event("refused", why=why)
+                self._record("refused", why=why)
                 await _write(writer, {"refused": why})
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elastream.decentralized.spark.topic_names import topic_name
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
 from elastream.engines.spark.kafka.topic import (
     MOST_MESSAGE_BYTES,
     BrokerAway,
@@ -24,8 +25,6 @@ from elastream.engines.spark.kafka.topic import (
 )
 from elastream.errors import ElastreamError
 
-PARTITIONS = 16
-"""Of a topic, as in the thesis. More instances than that would have nothing to do."""
 _ANSWER_S = 5.0
 _GRACE_S = 1.0
 _PATIENCE_S = 10.0
@@ -40,11 +39,6 @@ _PRODUCER: dict[str, Any] = {
 
 class Unsettled(ElastreamError):  # noqa: N818 - reads better where it is raised
     """Whether a batch was published shows when the publisher has settled it."""
-
-
-def records_topic(servers: str, topics: str, operator: str) -> Topic:
-    """What this operator reads. `topics` is what the names of a run's topics begin with."""
-    return Topic(servers=servers, name=topic_name(topics, f"records-{operator}"), partitions=PARTITIONS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,8 +75,6 @@ class Publisher:
 
         `came_s` is by when the records had come into the pipeline: the time that their messages bear.
         """
-        from confluent_kafka import KafkaException
-
         self.settle()
         # until it is done: one that has failed may refuse what comes next, and another settles what became of it
         producer, self._producer = self._producer, None
@@ -113,35 +105,32 @@ class Publisher:
         self._turn += len(records)
 
     def _begun(self) -> Any:
-        from confluent_kafka import KafkaException, Producer
-
-        settings = client_settings(self._servers) | _PRODUCER | {"transactional.id": self._id}
-        producer = Producer(settings)
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                _in_time(lambda: producer.init_transactions(_ANSWER_S))
-                return producer
-            except TimeoutError:
-                raise BrokerAway(away_text(self._servers)) from None
-            except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline_s:
-                    raise BrokerAway(f"{away_text(self._servers)}: {error.args[0].str()}") from None
+        producer: Any = Producer(client_settings(self._servers) | _PRODUCER | {"transactional.id": self._id})
+        try:
+            _insist(lambda: producer.init_transactions(_ANSWER_S))
+        except TimeoutError:
+            raise BrokerAway(away_text(self._servers)) from None
+        except KafkaException as error:
+            raise BrokerAway(f"{away_text(self._servers)}: {error.args[0].str()}") from None
+        return producer
 
 
 def _send_positions(producer: Any, positions: Positions) -> None:
-    places = _places(positions)
+    places = [TopicPartition(positions.topic, partition, at) for partition, at in positions.offsets.items()]
     _in_time(lambda: producer.send_offsets_to_transaction(places, positions.group, _ANSWER_S))
 
 
 def _commit(producer: Any) -> None:
     """Asking again is safe; whoever gives up knows nothing."""
-    from confluent_kafka import KafkaException
+    _insist(lambda: producer.commit_transaction(_ANSWER_S))
 
+
+def _insist(call: Callable[[], Any]) -> None:
+    """Again and again, while that may help."""
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            _in_time(lambda: producer.commit_transaction(_ANSWER_S))
+            _in_time(call)
             return
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline_s:
@@ -150,12 +139,6 @@ def _commit(producer: Any) -> None:
 
 def _in_time(call: Callable[[], Any]) -> Any:
     return within(_ANSWER_S + _GRACE_S, call)
-
-
-def _places(positions: Positions) -> list[Any]:
-    from confluent_kafka import TopicPartition
-
-    return [TopicPartition(positions.topic, partition, offset) for partition, offset in positions.offsets.items()]
 
 
 class Marker:
@@ -174,8 +157,6 @@ class Marker:
 
     def newest(self) -> int:
         """-1 where there is none. For a publisher that has settled."""
-        from confluent_kafka import KafkaException, TopicPartition
-
         consumer, place = self._client(), TopicPartition(self._topic, 0)
         try:
             found = _in_time(lambda: consumer.committed([place], timeout=_ANSWER_S))[0]
@@ -187,8 +168,6 @@ class Marker:
         return int(found.offset) - 1 if found.offset > 0 else -1
 
     def _client(self) -> Any:
-        from confluent_kafka import Consumer
-
         if self._consumer is None:
             settings = {"group.id": self._group, "enable.auto.commit": False, "isolation.level": "read_committed"}
             self._consumer = Consumer(client_settings(self._servers) | settings)

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from confluent_kafka import Consumer, KafkaException
+
 from elastream.decentralized.protocol.load_meter import Arrived
 from elastream.decentralized.spark.topic_publisher import Positions
 from elastream.engines.spark.kafka.topic import BrokerAway, Topic, away_text, client_settings
@@ -61,7 +63,7 @@ class Taken:
 
 
 class GroupReader:
-    """Reads ahead, so that it shows how much arrives."""
+    """A member of the group. It prefetches, which shows how much arrives."""
 
     def __init__(self, topic: Topic, group: str) -> None:
         self._topic = topic
@@ -82,8 +84,6 @@ class GroupReader:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        from confluent_kafka import Consumer
-
         settings = client_settings(self._topic.servers) | _CONSUMER | _MEMBER | {"group.id": self._group}
         self._consumer = Consumer(settings)
         self._nobody = self._consumer.consumer_group_metadata()
@@ -177,26 +177,19 @@ class GroupReader:
                 self._rewinding = True
             return
         self._next = begin
-        self._consumer.assign(self._places(begin))
+        self._consumer.assign(self._topic.places(begin))
 
     def _committed(self) -> dict[int, int] | None:
         """None where nobody can say now."""
-        from confluent_kafka import KafkaException
-
         if not self._mine:
             return {}
         try:
-            found = self._consumer.committed(self._places(dict.fromkeys(self._mine, 0)), timeout=_ANSWER_S)
+            found = self._consumer.committed(self._topic.places(dict.fromkeys(self._mine, 0)), timeout=_ANSWER_S)
         except KafkaException:
             return None
         if any(one.error is not None for one in found):
             return None
         return {one.partition: max(0, one.offset) for one in found}
-
-    def _places(self, offsets: Mapping[int, int]) -> list[Any]:
-        from confluent_kafka import TopicPartition
-
-        return [TopicPartition(self._topic.name, partition, at) for partition, at in offsets.items()]
 
     def _keep(self, record: TopicRecord) -> None:
         with self._lock:
@@ -219,8 +212,6 @@ class PlannedReader:
     """Reads all partitions of a topic between positions that somebody else keeps."""
 
     def __init__(self, topic: Topic) -> None:
-        from confluent_kafka import Consumer
-
         self._topic = topic
         self._at: dict[int, int] | None = None
         self._consumer = Consumer(client_settings(topic.servers) | _CONSUMER | {"group.id": "elastream"})
@@ -259,12 +250,9 @@ class PlannedReader:
         return _ordered(found)
 
     def _seek(self, start: Mapping[int, int]) -> None:
-        from confluent_kafka import TopicPartition
-
         wanted = {partition: start.get(partition, 0) for partition in range(self._topic.partitions)}
         if self._at != wanted:
-            places = [TopicPartition(self._topic.name, partition, at) for partition, at in wanted.items()]
-            self._consumer.assign(places)
+            self._consumer.assign(self._topic.places(wanted))
             self._at = wanted
 
 

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol as Interface
 
 import pyarrow as pa
 
 from elastream.decentralized.protocol.load_meter import Arrived
 from elastream.decentralized.protocol.messages import Address, operator_of
 from elastream.decentralized.spark.folders import InstanceFolder
-from elastream.decentralized.spark.inbox import Offset
-from elastream.decentralized.spark.living_protocol import RecordEvent
+from elastream.decentralized.spark.inbox import Offset, Received
+from elastream.decentralized.spark.living_protocol import Record
 from elastream.decentralized.spark.plans import BatchPlans
-from elastream.decentralized.spark.topic_publisher import Marker, Publisher, Unsettled, records_topic
+from elastream.decentralized.spark.topic_names import records_topic
+from elastream.decentralized.spark.topic_publisher import Marker, Publisher, Unsettled
 from elastream.decentralized.spark.topic_readers import GroupReader, PlannedReader, Taken, TopicRecord
 from elastream.engines.spark.channels.json_records import encode
 from elastream.engines.spark.kafka.topic import BrokerAway, Topic
@@ -63,56 +64,20 @@ class Route:
         return f"{self.topics}-{self.me}"
 
 
-class TopicRecords(Interface):
-    def start(self) -> None:
-        """Does nothing a second time."""
-        ...
-
-    def load(self, batch: int, most: int) -> Sequence[TopicRecord]:
-        """What this batch is to read."""
-        ...
-
-    def send(self, batch: int, records: pa.Table, came_s: float) -> int:
-        """What was made of it; how many records were published. It is there once, now or with a later batch."""
-        ...
-
-    def arrived(self) -> Mapping[str, Arrived]: ...
-
-    def read(self) -> Mapping[str, int]: ...
-
-    def pending(self) -> int: ...
-
-    def among(self) -> int | None:
-        """Nobody says among how many instances records are shared."""
-        ...
-
-    def parts(self) -> int | None:
-        """Into how many its load can be divided; None where that is not known, or no matter."""
-        ...
-
-    def forget(self) -> None:
-        """Delete what was read."""
-        ...
-
-    def leave(self) -> None:
-        """Read nothing more."""
-        ...
-
-
-class _Records:
-    """What both kinds have."""
+class TopicRecords(Received):
+    """The records of one instance."""
 
     def __init__(self, route: Route) -> None:
         self._route = route
         self._publisher = Publisher(route.servers, route.name)
         self._started = False
         self._starting = threading.Lock()
-        self._done = 0
         self._behind: dict[int, int] = {}
         """Before these offsets nobody reads again."""
         self._forgot_s = time.monotonic()
 
     def start(self) -> None:
+        """Does nothing a second time."""
         with self._starting:
             if self._started:
                 return
@@ -121,17 +86,20 @@ class _Records:
             self._begin()
             self._started = True
 
-    def _begin(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _begin(self) -> None: ...
 
-    def read(self) -> Mapping[str, int]:
-        return {"all": self._done}
+    @abstractmethod
+    def load(self, batch: int, most: int) -> Sequence[TopicRecord]:
+        """What this batch is to read."""
 
-    def among(self) -> int | None:
-        return None
+    @abstractmethod
+    def send(self, batch: int, records: pa.Table, came_s: float) -> int:
+        """What was made of it; how many records were published. It is there once, now or with a later batch."""
 
-    def parts(self) -> int | None:
-        return None
+    @abstractmethod
+    def leave(self) -> None:
+        """Read nothing more."""
 
     def forget(self) -> None:
         if self._behind and time.monotonic() - self._forgot_s > _FORGET_S:
@@ -140,10 +108,10 @@ class _Records:
             self._route.source.forget(behind)
 
 
-class SharedRecords(_Records):
-    def __init__(self, route: Route, record_event: RecordEvent) -> None:
+class SharedRecords(TopicRecords):
+    def __init__(self, route: Route, record: Record) -> None:
         super().__init__(route)
-        self._record_event = record_event
+        self._record = record
         self._reader = GroupReader(route.source, route.source.name)
         self._taken: Taken | None = None
         self._settled = False
@@ -174,10 +142,9 @@ class SharedRecords(_Records):
             where = [taken.positions]
             self._publisher.publish(self._route.sinks, sender, encode(records), where, came_s=came_s)
         except (Unsettled, BrokerAway) as error:
-            self._record_event("read again", why=str(error), records=len(taken.records))
+            self._record("read again", why=str(error), records=len(taken.records))
             return 0  # what it has taken and not forgotten, it reads again
         self._taken = None
-        self._done += len(taken.records)
         self._behind = {**self._behind, **taken.positions.offsets}
         return int(records.num_rows)
 
@@ -194,7 +161,7 @@ class SharedRecords(_Records):
         self._reader.close()
 
 
-class OwnRecords(_Records):
+class OwnRecords(TopicRecords):
     def __init__(self, route: Route, folder: InstanceFolder) -> None:
         super().__init__(route)
         self._plans = BatchPlans(folder.plans)
@@ -202,6 +169,7 @@ class OwnRecords(_Records):
         self._just_read: tuple[int, list[TopicRecord]] | None = None
         self._marker: Marker | None = None
         self._published: int | None = None
+        self._done = 0
 
     def _begin(self) -> None:
         if self._route.reads:

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from typing import Protocol as Interface
 
 from elastream.decentralized.protocol.decision import Variant
 from elastream.decentralized.protocol.messages import operator_of
 from elastream.decentralized.spark.folders import InstanceFolder, RunFolder
-from elastream.decentralized.spark.kafka_control import KafkaControl, control_topic
-from elastream.decentralized.spark.living_protocol import LivingProtocol, RecordEvent
+from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
 from elastream.decentralized.spark.settings import RunSettings, read_settings
 from elastream.decentralized.spark.tcp import TcpTransport
-from elastream.decentralized.spark.topic_names import new_topics
-from elastream.decentralized.spark.topic_publisher import records_topic
-from elastream.decentralized.spark.topic_records import OwnRecords, Route, SharedRecords, TopicRecords
+from elastream.decentralized.spark.topic_names import control_topic, new_topics, records_topic
 from elastream.engines.spark.kafka.topic import answers, away_text
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.errors import ElastreamError, InvalidInput, nearest
+
+if TYPE_CHECKING:
+    from elastream.decentralized.spark.topic_records import TopicRecords
 
 TCP, FILES, KAFKA = "tcp", "files", "kafka"
 _ANSWER_S = 20.0
@@ -41,13 +42,15 @@ def transport_of(
     protocol: LivingProtocol,
     run: RunFolder,
     *,
-    record_event: RecordEvent,
+    record: Record,
     on_stale: Callable[[str], None],
 ) -> Transport:
     if settings.control == TCP:
-        return TcpTransport(protocol, run, record_event=record_event, on_stale=on_stale)
+        return TcpTransport(protocol, run, record=record, on_stale=on_stale)
+    from elastream.decentralized.spark.kafka_control import KafkaControl  # with a client of Kafka, an extra
+
     where = {"servers": settings.kafka_servers, "topics": settings.topics}
-    return KafkaControl(protocol, run, **where, record_event=record_event, on_stale=on_stale)
+    return KafkaControl(protocol, run, **where, record=record, on_stale=on_stale)
 
 
 def check_transport(settings: RunSettings) -> None:
@@ -72,11 +75,13 @@ def check_same_data(settings: RunSettings, before: RunSettings, run: RunFolder) 
 
 
 def records_of(
-    settings: RunSettings, pipeline: Pipeline, folder: InstanceFolder, record_event: RecordEvent
+    settings: RunSettings, pipeline: Pipeline, folder: InstanceFolder, record: Record
 ) -> TopicRecords | None:
     """None where records lie in files."""
     if settings.data == FILES:
         return None
+    from elastream.decentralized.spark.topic_records import OwnRecords, Route, SharedRecords
+
     step = pipeline[operator_of(folder.me)]
     route = Route(
         servers=settings.kafka_servers,
@@ -86,7 +91,7 @@ def records_of(
         readers=pipeline.readers(step.name),
     )
     if step.kind is Kind.OPERATOR and step.state_partitions is None and route.readers:
-        return SharedRecords(route, record_event)
+        return SharedRecords(route, record)
     return OwnRecords(route, folder)
 
 
@@ -98,7 +103,7 @@ def with_topics(settings: RunSettings, pipeline: str) -> RunSettings:
 
 
 def delete_topics(run: RunFolder) -> list[str]:
-    """Those of a run, before its folder is deleted; what is left behind, in words."""
+    """Those of a run, before its folder is deleted; a message for each thing that is left behind."""
     settings = read_settings(run) if run.settings.exists() else None
     if settings is None or not settings.topics:
         return []

@@ -3,7 +3,7 @@
 from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
 from elastream.engines.simulated.engine import SimulatedEngine
 from elastream.engines.simulated.engine_model import DowntimeScope, EngineModel, OperatorModel, SourceModel
-from elastream.engines.simulated.ideal import Ideal, least_plan, sustains
+from elastream.engines.simulated.ideal import Ideal
 from elastream.engines.simulated.scenario import Scenario, read_scenario
 
 __all__ = [
@@ -18,7 +18,5 @@ __all__ = [
     "SimulatedEngine",
     "SourceModel",
     "Usl",
-    "least_plan",
     "read_scenario",
-    "sustains",
 ]

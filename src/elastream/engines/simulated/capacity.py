@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from elastream.engines.simulated.checks import require_not_negative, require_positive
-from elastream.errors import InvalidInput
+from elastream.checked import Checked, NotNegative, Numbers, Positive
 
 
 class Capacity(Protocol):
@@ -25,18 +24,12 @@ class Capacity(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PowerLaw:
-    per_instance_per_s: float
-    exponent: float = 1.0
-    delay_cost: float = 0.0
+class PowerLaw(Checked):
+    per_instance_per_s: Positive
+    exponent: Positive = 1.0
+    delay_cost: NotNegative = 0.0
     """Records per second that are lost for each second of delay."""
-    delay_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_positive("per_instance_per_s", self.per_instance_per_s)
-        require_positive("exponent", self.exponent)
-        require_not_negative("delay_cost", self.delay_cost)
-        require_not_negative("delay_s", self.delay_s)
+    delay_s: NotNegative = 0.0
 
     def total_per_s(self, n: int) -> float:
         undelayed = self.per_instance_per_s * math.pow(n, self.exponent)
@@ -49,29 +42,19 @@ def at_delay(capacity: Capacity, delay_s: float) -> Capacity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Amdahl:
-    per_instance_per_s: float
-    serial_share: float
-
-    def __post_init__(self) -> None:
-        require_positive("per_instance_per_s", self.per_instance_per_s)
-        if not 0 <= self.serial_share <= 1:
-            raise InvalidInput(f"serial_share must be from 0 to 1, found {self.serial_share}")
+class Amdahl(Checked):
+    per_instance_per_s: Positive
+    serial_share: Annotated[float, Numbers("from 0 to 1", lambda value: 0 <= value <= 1)]
 
     def total_per_s(self, n: int) -> float:
         return self.per_instance_per_s * n / (1 + self.serial_share * (n - 1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Usl:
-    per_instance_per_s: float
-    contention: float
-    coherence: float
-
-    def __post_init__(self) -> None:
-        require_positive("per_instance_per_s", self.per_instance_per_s)
-        require_not_negative("contention", self.contention)
-        require_not_negative("coherence", self.coherence)
+class Usl(Checked):
+    per_instance_per_s: Positive
+    contention: NotNegative
+    coherence: NotNegative
 
     def total_per_s(self, n: int) -> float:
         slowdown = 1 + self.contention * (n - 1) + self.coherence * n * (n - 1)

@@ -16,6 +16,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from elastream.dataflow import Channel, Dataflow, Plan
 from elastream.engines.simulated.engine_model import DowntimeScope, EngineModel, InstanceSet
@@ -250,20 +251,23 @@ class SimulatedEngine:
 
 def _queues(model: EngineModel) -> tuple[Queue, ...]:
     return tuple(
-        Queue(channel.producer, channel.consumer, model.selectivity(channel.producer, channel.consumer))
-        for channel in model.dataflow.channels
+        Queue(producer=c.producer, consumer=c.consumer, ratio=model.selectivity(c.producer, c.consumer))
+        for c in model.dataflow.channels
     )
 
 
 def _sources(model: EngineModel, queues: Sequence[Queue]) -> tuple[SourceStage, ...]:
     sources: list[SourceStage] = []
     for name in model.dataflow.sources:
-        part, outputs = model.sources[name], [queue for queue in queues if queue.producer == name]
-        rate_at, most_per_s = part.load.rate_at, part.max_rate_per_s
-        if math.isinf(part.replay_speed):
-            sources.append(SourceStage(name, outputs, rate_at, most_per_s))
-        else:
-            sources.append(PacedSource(name, outputs, rate_at, most_per_s, part.replay_speed))
+        part = model.sources[name]
+        shared: Any = {
+            "name": name,
+            "outputs": [queue for queue in queues if queue.producer == name],
+            "rate_at": part.load.rate_at,
+            "max_rate_per_s": part.max_rate_per_s,
+        }
+        paced = math.isfinite(part.replay_speed)
+        sources.append(PacedSource(**shared, replay_speed=part.replay_speed) if paced else SourceStage(**shared))
     return tuple(sources)
 
 
@@ -271,12 +275,14 @@ def _operators(model: EngineModel, queues: Sequence[Queue]) -> tuple[OperatorSta
     """In topological order."""
     operators: list[OperatorStage] = []
     for name in model.dataflow.scalable:
-        inputs = [queue for queue in queues if queue.consumer == name]
-        outputs = [queue for queue in queues if queue.producer == name]
         part = model.operators[name]
+        shared: Any = {
+            "name": name,
+            "inputs": [queue for queue in queues if queue.consumer == name],
+            "outputs": [queue for queue in queues if queue.producer == name],
+        }
         if part.window_s is None:
-            operators.append(OperatorStage(name, inputs, outputs))
+            operators.append(OperatorStage(**shared))
         else:
-            window_s, weight = part.window_s, part.fire_weight
-            operators.append(WindowedOperator(name, inputs, outputs, window_s=window_s, fire_weight=weight))
+            operators.append(WindowedOperator(**shared, window_s=part.window_s, fire_weight=part.fire_weight))
     return tuple(operators)

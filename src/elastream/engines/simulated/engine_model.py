@@ -16,16 +16,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Annotated
 
 from elastream.arrivals.load import Load
+from elastream.checked import NOT_NEGATIVE, Checked, Limit, NotNegative, Numbers, Positive, Share
 from elastream.dataflow import Dataflow, Plan
 from elastream.engines.simulated.capacity import Capacity, at_delay
-from elastream.engines.simulated.checks import (
-    require_limit,
-    require_not_negative,
-    require_positive,
-    require_share,
-)
 from elastream.errors import InvalidInput, nearest
 from elastream.nodes import NodePool
 from elastream.nodes.choice import closest
@@ -41,35 +37,29 @@ class DowntimeScope(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OperatorModel:
+class OperatorModel(Checked):
     capacity: Capacity
     selectivity: float | Mapping[str, float] = 1.0
     """Records out for each record in: to every downstream operator alike, or one number for each."""
-    hot_share: float | None = None
+    hot_share: Share | None = None
     """Key skew: the share of all records that goes to one instance; the others get even parts of the rest."""
-    slow_instance: float = 1.0
+    slow_instance: Share = 1.0
     """A straggler: one instance runs at this share of the speed of the others."""
     not_parallel: bool = False
     """All records go to one instance, however many there are."""
-    window_s: float | None = None
+    window_s: Positive | None = None
     """Records are set aside until the window fires; only then is there output."""
-    fire_cost_s_per_record: float = 0.0
+    fire_cost_s_per_record: NotNegative = 0.0
     """What an instance that runs alone spends on each record that was set aside, when the window fires."""
-    queue_records: float = math.inf
+    queue_records: Limit = math.inf
     """The most records that wait on each of its input channels. A queue holds at least what the operator works
     off in a step: a smaller one would throttle it by the length of the step, which is not part of the model."""
 
     def __post_init__(self) -> None:
+        Checked.__post_init__(self)
         _check_selectivity(self.selectivity)
-        if self.hot_share is not None:
-            require_share("hot_share", self.hot_share)
-        require_share("slow_instance", self.slow_instance)
-        if self.window_s is not None:
-            require_positive("window_s", self.window_s)
-        require_not_negative("fire_cost_s_per_record", self.fire_cost_s_per_record)
         if self.fire_cost_s_per_record and self.window_s is None:
             raise InvalidInput("fire_cost_s_per_record needs a window_s: without a window nothing fires")
-        require_limit("queue_records", self.queue_records)
 
     @property
     def fire_weight(self) -> float:
@@ -78,22 +68,20 @@ class OperatorModel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SourceModel:
+class SourceModel(Checked):
     """A durable source: records that it cannot emit stay in its backlog and are replayed later."""
 
     load: Load
-    max_rate_per_s: float = math.inf
+    max_rate_per_s: Limit = math.inf
     """How fast it emits at most, when it replays a backlog."""
-    replay_speed: float = math.inf
+    replay_speed: Annotated[float, Numbers("at least 1, or infinite", lambda value: value >= 1)] = math.inf
     """How many times faster than they came the records of a backlog are replayed at most: with 1 they keep their
     pace, and what was held up once stays late."""
     selectivity: float | Mapping[str, float] = 1.0
     """To every downstream operator alike, or the part of its records that each one reads."""
 
     def __post_init__(self) -> None:
-        require_limit("max_rate_per_s", self.max_rate_per_s)
-        if not self.replay_speed >= 1:
-            raise InvalidInput(f"replay_speed must be at least 1, or infinite, found {self.replay_speed}")
+        Checked.__post_init__(self)
         _check_selectivity(self.selectivity)
 
 
@@ -141,14 +129,14 @@ class InstanceSet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineModel:
+class EngineModel(Checked):
     dataflow: Dataflow
     operators: Mapping[str, OperatorModel]
     sources: Mapping[str, SourceModel]
     initial_plan: Plan
     """The parallelism of every operator that is not a source."""
-    step_s: float = 1.0
-    noise: float = 0.0
+    step_s: Positive = 1.0
+    noise: NotNegative = 0.0
     """The relative standard deviation of measured useful time: once for each operator and window, and once
     more for each instance and window."""
     seed: int = 0
@@ -164,17 +152,16 @@ class EngineModel:
     """For operators whose first nodes are not for the engine to choose."""
 
     def __post_init__(self) -> None:
+        Checked.__post_init__(self)
         _check_names("operators", self.operators, self.dataflow.scalable)
         _check_names("sources", self.sources, self.dataflow.sources)
         for name in self.dataflow.order:
             ratios = self._ratios(name)
             if isinstance(ratios, Mapping):
                 _check_names(f"selectivity of {name!r}", ratios, self.dataflow.downstream(name))
-        require_positive("step_s", self.step_s)
-        require_not_negative("noise", self.noise)
         least_s, most_s = self.downtime_range_s
-        require_not_negative("downtime_s", least_s)
-        require_not_negative("downtime_s", most_s)
+        NOT_NEGATIVE.check("downtime_s", least_s)
+        NOT_NEGATIVE.check("downtime_s", most_s)
         if least_s > most_s:
             raise InvalidInput(f"downtime_s must be (least, most), found ({least_s:g}, {most_s:g})")
         self.check_plan(self.initial_plan)
@@ -235,7 +222,7 @@ class EngineModel:
 
 def _check_selectivity(selectivity: float | Mapping[str, float]) -> None:
     for ratio in selectivity.values() if isinstance(selectivity, Mapping) else (selectivity,):
-        require_not_negative("selectivity", ratio)
+        NOT_NEGATIVE.check("selectivity", ratio)
 
 
 def _check_names(

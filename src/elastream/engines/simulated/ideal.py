@@ -107,18 +107,6 @@ class _Curve:
         return self.least_n + bisect_left(highest, reached)
 
 
-def required_per_s(model: EngineModel, source_rates: Mapping[str, float]) -> Mapping[str, float]:
-    return Ideal(model).required_per_s(source_rates)
-
-
-def sustains(model: EngineModel, plan: Mapping[str, int], source_rates: Mapping[str, float]) -> bool:
-    return Ideal(model).sustains(plan, source_rates)
-
-
-def least_plan(model: EngineModel, source_rates: Mapping[str, float]) -> Plan:
-    return Ideal(model).least_plan(source_rates)
-
-
 def _enough(capacity: float, required: float) -> bool:
     return capacity * (1 + _ROUNDING) >= required
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 
 from elastream.engines.simulated.engine import SimulatedEngine
 
@@ -26,18 +27,18 @@ class Pace:
         return min(seconds, (time.monotonic() - began_s) * self.speed) if woken else seconds
 
 
+@dataclass(frozen=True)
 class PacedClock:
     """The simulated engine as a clock that does not run ahead of its pace."""
 
-    def __init__(self, engine: SimulatedEngine, pace: Pace) -> None:
-        self._engine = engine
-        self._pace = pace
+    engine: SimulatedEngine
+    pace: Pace
 
     def now(self) -> float:
-        return self._engine.now()
+        return self.engine.now()
 
     def steady(self) -> float:
-        return self._engine.steady()
+        return self.engine.steady()
 
     def wait(self, seconds: float) -> None:
-        self._engine.wait(self._pace.rest(seconds))
+        self.engine.wait(self.pace.rest(seconds))

@@ -26,10 +26,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from elastream.arrivals.load_format import LoadEntry
+from elastream.checked import NOT_NEGATIVE, POSITIVE
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.durations import seconds
 from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
-from elastream.engines.simulated.checks import require_not_negative, require_positive
 from elastream.engines.simulated.engine_model import DowntimeScope, EngineModel, OperatorModel, SourceModel
 from elastream.errors import InvalidInput
 from elastream.formats import Duration, Strict, is_number, parse, read_text, read_yaml
@@ -156,15 +156,13 @@ class OperatorEntry(Strict):
         return Operator(name=name, **self.model_dump(include=shared))
 
     def model(self) -> OperatorModel:
+        shared = {"selectivity", "hot_share", "slow_instance", "not_parallel"}
         return OperatorModel(
             capacity=self.capacity.capacity(),
-            selectivity=self.selectivity,
-            hot_share=self.hot_share,
-            slow_instance=self.slow_instance,
-            not_parallel=self.not_parallel,
             window_s=self.window,
             fire_cost_s_per_record=self.fire_cost,
             queue_records=self.queue,
+            **self.model_dump(include=shared),
         )
 
 
@@ -190,8 +188,8 @@ def scenario_from(data: Any, *, place: str, folder: Path) -> Scenario:
         raise InvalidInput(f"{place}: a scenario is a mapping with a name, found {type(data).__name__}")
     entry = parse(ScenarioEntry, data, place)
     with _errors_at(place):
-        require_positive("duration", entry.duration)
-        require_not_negative("cost_per_instance_hour", entry.cost_per_instance_hour)
+        POSITIVE.check("duration", entry.duration)
+        NOT_NEGATIVE.check("cost_per_instance_hour", entry.cost_per_instance_hour)
     return Scenario(
         name=entry.name,
         duration_s=entry.duration,
@@ -266,5 +264,3 @@ def _errors_at(place: str) -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise error.at(place) from None
-    except ValueError as error:  # loads know nothing of files
-        raise InvalidInput(f"{place}: {error}") from None

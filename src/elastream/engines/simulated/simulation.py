@@ -50,11 +50,9 @@ class Simulation:
     model: EngineModel
     duration_s: float
     history: SimulatedHistory
-    snapshots: tuple[Snapshot, ...]
-    events: tuple[Event, ...]
     elasticity: Elasticity
-    drained_s: float
-    """When the last record was through."""
+    snapshots: tuple[Snapshot, ...] = ()
+    events: tuple[Event, ...] = ()
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -94,8 +92,7 @@ def simulate(
     watched: Watched | None = None,
 ) -> Simulation:
     """Run a pipeline for so long; `on_progress` is told the simulated time after every interval."""
-    sources = {n: replace(s, load=_Until(load=s.load, end_s=duration_s)) for n, s in model.sources.items()}
-    engine = SimulatedEngine(replace(model, sources=sources))
+    engine = SimulatedEngine(_until(model, duration_s))
     snapshots: list[Snapshot] = []
     events: list[Event] = []
 
@@ -120,20 +117,9 @@ def simulate(
         inbox=None if watched is None else watched.inbox,
     )
     manager.run(until_s=duration_s)
-    drained_s = _drain(engine, duration_s)
-    return Simulation(
-        model=model,
-        duration_s=duration_s,
-        history=engine.history,
-        snapshots=tuple(snapshots),
-        events=tuple(events),
-        drained_s=drained_s,
-        elasticity=elasticity(
-            _moments(model, engine.history, duration_s),
-            excess_s=max(0.0, drained_s - duration_s),
-            reconfigurations=sum(isinstance(event, Acted) and event.outcome.succeeded for event in events),
-        ),
-    )
+    acted = sum(isinstance(event, Acted) and event.outcome.succeeded for event in events)
+    run = _drained(model, engine, duration_s, acted)
+    return replace(run, snapshots=tuple(snapshots), events=tuple(events))
 
 
 def simulate_ideal(model: EngineModel, *, duration_s: float) -> Simulation:
@@ -142,11 +128,9 @@ def simulate_ideal(model: EngineModel, *, duration_s: float) -> Simulation:
     It knows the operators' true capacities, looks every few seconds, and an action takes no time.
     """
     ideal = Ideal(model)
-    sources = {n: replace(s, load=_Until(load=s.load, end_s=duration_s)) for n, s in model.sources.items()}
     first = ideal.least_plan(_rates(model, 0.0))
-    engine = SimulatedEngine(
-        replace(model, sources=sources, initial_plan=first, initial_nodes={}, downtime_s=0.0, noise=0.0)
-    )
+    free = replace(model, initial_plan=first, initial_nodes={}, downtime_s=0.0, noise=0.0)
+    engine = SimulatedEngine(_until(free, duration_s))
     changes = 0
     while engine.now() < duration_s:
         before, after = engine.plan(), ideal.least_plan(_rates(model, engine.now()))
@@ -155,18 +139,26 @@ def simulate_ideal(model: EngineModel, *, duration_s: float) -> Simulation:
             nodes = {} if model.nodes is None else {name: closest(model.nodes, n) for name, n in after.items()}
             engine.rescale(Decision(number=changes, at_s=engine.now(), before=before, after=after, nodes=nodes))
         engine.wait(min(_DEMAND_EVERY_S, duration_s - engine.now()))
+    return _drained(model, engine, duration_s, changes)
+
+
+def _until(model: EngineModel, end_s: float) -> EngineModel:
+    """With loads that stop."""
+    sources = {n: replace(s, load=_Until(load=s.load, end_s=end_s)) for n, s in model.sources.items()}
+    return replace(model, sources=sources)
+
+
+def _drained(model: EngineModel, engine: SimulatedEngine, duration_s: float, actions: int) -> Simulation:
+    """Let the engine work off what waits, and measure how elastic the run was."""
     drained_s = _drain(engine, duration_s)
     return Simulation(
         model=model,
         duration_s=duration_s,
         history=engine.history,
-        snapshots=(),
-        events=(),
-        drained_s=drained_s,
         elasticity=elasticity(
             _moments(model, engine.history, duration_s),
             excess_s=max(0.0, drained_s - duration_s),
-            reconfigurations=changes,
+            reconfigurations=actions,
         ),
     )
 

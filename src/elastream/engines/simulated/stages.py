@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,31 +42,29 @@ class Counters:
         )
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class Queue:
     """A channel: a bounded queue between two stages."""
 
-    __slots__ = ("bound", "consumer", "producer", "put", "queued", "ratio", "taken")
-
-    def __init__(self, producer: str, consumer: str, ratio: float) -> None:
-        self.producer = producer
-        self.consumer = consumer
-        self.ratio = ratio  # records on this channel for each record that its producer processes
-        self.bound = math.inf
-        self.queued = 0.0
-        self.put = 0.0
-        self.taken = 0.0
+    producer: str
+    consumer: str
+    ratio: float
+    """Records on this channel for each record that its producer processes."""
+    bound: float = math.inf
+    queued: float = 0.0
+    put: float = 0.0
+    taken: float = 0.0
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class Stage(ABC):
     """What sources and operators have in common: queues to put records in, and the time they had to wait."""
 
-    __slots__ = ("held_s", "name", "outputs", "processed")
-
-    def __init__(self, name: str, outputs: Sequence[Queue]) -> None:
-        self.name = name
-        self.outputs = outputs
-        self.processed = 0.0  # records whose results have been put out
-        self.held_s = 0.0
+    name: str
+    outputs: Sequence[Queue]
+    processed: float = 0.0
+    """Records whose results have been put out."""
+    held_s: float = 0.0
 
     @abstractmethod
     def work(self, now_s: float, dt_s: float) -> None:
@@ -92,19 +90,15 @@ class Stage(ABC):
         return amount
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class SourceStage(Stage):
-    __slots__ = ("arrived", "arriving_per_s", "backlog", "emitted", "max_rate_per_s", "rate_at")
-
-    def __init__(
-        self, name: str, outputs: Sequence[Queue], rate_at: Callable[[float], float], max_rate_per_s: float
-    ) -> None:
-        super().__init__(name, outputs)
-        self.rate_at = rate_at
-        self.max_rate_per_s = max_rate_per_s
-        self.backlog = 0.0
-        self.arrived = 0.0
-        self.arriving_per_s = 0.0
-        self.emitted = 0.0  # in this step
+    rate_at: Callable[[float], float]
+    max_rate_per_s: float
+    backlog: float = 0.0
+    arrived: float = 0.0
+    arriving_per_s: float = 0.0
+    emitted: float = 0.0
+    """In this step."""
 
     def arrive(self, now_s: float, dt_s: float) -> None:
         """Records come in whether or not the job is running."""
@@ -130,29 +124,21 @@ class SourceStage(Stage):
         )
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class PacedSource(SourceStage):
     """Replays a backlog by the times at which its records came, so many times as fast at most.
 
     Emitting takes no time, so while it is late and held back it waits all the time, however little is missing.
     """
 
-    __slots__ = ("came", "read_s", "replay_speed")
-
-    def __init__(
-        self,
-        name: str,
-        outputs: Sequence[Queue],
-        rate_at: Callable[[float], float],
-        max_rate_per_s: float,
-        replay_speed: float,
-    ) -> None:
-        super().__init__(name, outputs, rate_at, max_rate_per_s)
-        self.replay_speed = replay_speed
-        self.came: deque[tuple[float, float, float]] = deque()  # records per second, from when until when
-        self.read_s = 0.0  # what came before this has been emitted
+    replay_speed: float
+    came: deque[tuple[float, float, float]] = field(default_factory=deque)
+    """Records per second, from when until when."""
+    read_s: float = 0.0
+    """What came before this has been emitted."""
 
     def arrive(self, now_s: float, dt_s: float) -> None:
-        super().arrive(now_s, dt_s)
+        SourceStage.arrive(self, now_s, dt_s)  # super() does not work in a dataclass with slots
         self.came.append((self.arriving_per_s, now_s, now_s + dt_s))
 
     def work(self, now_s: float, dt_s: float) -> None:
@@ -191,16 +177,15 @@ class PacedSource(SourceStage):
             self.came.popleft()
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class OperatorStage(Stage):
-    __slots__ = ("full_rate_per_s", "inputs", "rate_per_s", "taken", "worked")
-
-    def __init__(self, name: str, inputs: Sequence[Queue], outputs: Sequence[Queue]) -> None:
-        super().__init__(name, outputs)
-        self.inputs = inputs
-        self.full_rate_per_s = 0.0  # what its instances can do
-        self.rate_per_s = 0.0  # what they get to do now: less, where workers are shared
-        self.taken = 0.0
-        self.worked = 0.0
+    inputs: Sequence[Queue]
+    full_rate_per_s: float = 0.0
+    """What its instances can do."""
+    rate_per_s: float = 0.0
+    """What they get to do now: less, where workers are shared."""
+    taken: float = 0.0
+    worked: float = 0.0
 
     def counters(self) -> Counters:
         return Counters(
@@ -245,26 +230,18 @@ class OperatorStage(Stage):
         return records, records
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class WindowedOperator(OperatorStage):
     """Sets records aside cheaply; when the window fires, they must be worked off before others are taken."""
 
-    __slots__ = ("aside", "fire_weight", "firing", "next_fire_s", "window_s")
+    window_s: float
+    fire_weight: float
+    next_fire_s: float = field(init=False)
+    aside: float = 0.0
+    firing: float = 0.0
 
-    def __init__(
-        self,
-        name: str,
-        inputs: Sequence[Queue],
-        outputs: Sequence[Queue],
-        *,
-        window_s: float,
-        fire_weight: float,
-    ) -> None:
-        super().__init__(name, inputs, outputs)
-        self.window_s = window_s
-        self.fire_weight = fire_weight
-        self.next_fire_s = window_s
-        self.aside = 0.0
-        self.firing = 0.0
+    def __post_init__(self) -> None:
+        self.next_fire_s = self.window_s
 
     def in_windows(self) -> float:
         return self.aside + self.firing

@@ -5,7 +5,7 @@ is fitted: what the measurements cannot tell apart keeps its default. Where no d
 three give α and β; where all had the same number of instances, β stays 1. Measurements that no such curve comes
 near to contradict each other, and then only the newest counts. Every such step down is noted in the model.
 
-Least squares over relative errors, as a measurement of twice the rate is off by twice as much, with α > 0,
+Least squares over relative residuals, as a measurement of twice the rate is off by twice as much, with α > 0,
 0.1 ≤ β ≤ 1 and γ ≥ 0. The standard errors are those of the linearized problem; with no measurement to spare the
 scatter is not known, and the 2 % of the paper is assumed.
 """
@@ -24,7 +24,7 @@ from elastream.policies.mst.mst_model import MstModel, Sustained
 _LEAST_BETA = 0.1
 _FLAT_BETA = 0.11  # the search ends a little within its bounds; so flat, more instances do nothing
 _ASSUMED_NOISE = 0.02
-_MISFIT = 0.15  # root mean square of the relative errors, from which on measurements contradict each other
+_MISFIT = 0.15  # root mean square of the relative residuals, from which on measurements contradict each other
 _SAME_DIRECTION = 1e-3  # of unit vectors: what less than this tells apart is noise
 
 _Vector = Any
@@ -103,7 +103,7 @@ def _columns(fitted: _Fitted) -> list[int]:
 
 
 def _jacobian(parameters: _Vector, points: Sequence[Sustained]) -> _Vector:
-    """Of the relative errors."""
+    """Of the relative residuals."""
     alpha, beta, _ = parameters
     n, delay_s, measured = _arrays(points)
     power = n**beta
@@ -111,7 +111,7 @@ def _jacobian(parameters: _Vector, points: Sequence[Sustained]) -> _Vector:
 
 
 def _fit(points: Sequence[Sustained], fitted: _Fitted) -> tuple[_Vector, _Vector, float]:
-    """The parameters, the Jacobian of those that were fitted, and the root mean square of the relative errors."""
+    """The parameters, the Jacobian of those that were fitted, and the root mean square relative residual."""
     n, delay_s, measured = _arrays(points)
     unit = float(np.mean(measured / n))  # near α, so that what is searched for is near 1
     slowest_s = float(delay_s.max()) or 1.0

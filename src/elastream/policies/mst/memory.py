@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastream.policies.learning import CHANGED, NEW_WEIGHT
 from elastream.policies.mst.calibration import calibrate
 from elastream.policies.mst.mst_model import Sustained
 
+NEW_WEIGHT = 0.3
+"""Of a new measurement against what the earlier ones of the same configuration gave."""
+CHANGED = 0.3
+"""A relative difference that noise does not explain: what was learned before is out of date."""
 _MOST_POINTS = 16  # of different configurations
 _SAME_DELAY_S = 0.001  # delays are measured, too
 

@@ -15,30 +15,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from elastream.errors import InvalidInput
+from elastream.checked import Checked, Count, NotNegative, Positive
 
 REACH = 2.0
 """How many times further than it was measured the model is trusted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sustained:
+class Sustained(Checked):
     """A measurement: what an operator processed while it was at its limit."""
 
-    instances: int
-    delay_s: float = 0.0
+    instances: Count
+    delay_s: NotNegative = 0.0
     """The largest round trip between two of its nodes."""
-    records_per_s: float
+    records_per_s: Positive
     windows: int = 1
     """How many windows went into it."""
-
-    def __post_init__(self) -> None:
-        if self.instances < 1:
-            raise InvalidInput(f"a measurement needs at least 1 instance, found {self.instances}")
-        if not (math.isfinite(self.delay_s) and self.delay_s >= 0):
-            raise InvalidInput(f"delay_s must be a finite number of at least 0, found {self.delay_s}")
-        if not (math.isfinite(self.records_per_s) and self.records_per_s > 0):
-            raise InvalidInput(f"records_per_s must be a finite number above 0, found {self.records_per_s}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +54,7 @@ class MstModel:
         return max(0.0, self.alpha_per_s * math.pow(instances, self.beta) - self.gamma * delay_s)
 
     def beyond(self, instances: int, delay_s: float = 0.0) -> str | None:
-        """What is too far from everything that was measured, in words; None where the model may be asked."""
+        """What is too far from everything that was measured, as text; None where the model may be asked."""
         if instances > REACH * self.most:
             return f"{instances:,} instances are more than {REACH:g} times the {self.most:,} that were measured"
         if instances * REACH < self.fewest:

@@ -17,7 +17,7 @@ class Sized:
     placed: Placed
     mst_per_s: float
     stopped_by: str | None = None
-    """What the model could not be asked about, in words, where that ended the search."""
+    """What the model could not be asked about, as text, where that ended the search."""
 
 
 def enough(model: MstModel, site: Site, wanted_per_s: float, *, most: float) -> Sized | None:

@@ -18,8 +18,8 @@ itself, wherever it is used as if it were a rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final
 
 from elastream.errors import InvalidInput
 from elastream.measurement.amounts import MOST_AMOUNT
@@ -94,13 +94,15 @@ _Of = Literal["average", "max", "min", "any"]
 
 
 class _Stage:
-    """A rule that is not finished yet."""
+    """A rule that is not finished yet, with what was said so far: the fields of a `Rule`."""
 
     _next: ClassVar[str]
-    _name: str
+
+    def __init__(self, **said: Any) -> None:
+        self._said = said
 
     def missing(self) -> str:
-        return f"the rule {self._name!r} is not complete: it still needs {self._next}"
+        return f"the rule {self._said['name']!r} is not complete: it still needs {self._next}"
 
     def __repr__(self) -> str:
         return f"<{self.missing()}>"
@@ -117,90 +119,58 @@ class _Stage:
 class NamedRule(_Stage):
     _next = ".scale_out(...) or .scale_in(...)"
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-
     def scale_out(self, operator: str | EveryOperator) -> ScaleOut:
-        return ScaleOut(self._name, _operator(operator))
+        return ScaleOut(**self._said, direction=Direction.OUT, operator=_operator(operator))
 
     def scale_in(self, operator: str | EveryOperator) -> ScaleIn:
-        return ScaleIn(self._name, _operator(operator))
+        return ScaleIn(**self._said, direction=Direction.IN, operator=_operator(operator))
 
 
 @final
 class ScaleOut(_Stage):
     _next = ".by(...) or .by_a_factor_of(...)"
 
-    def __init__(self, name: str, operator: str | None) -> None:
-        self._name, self._operator = name, operator
-
     def by(self, instances: int) -> ScaleOutBy:
         """So many instances more."""
-        return ScaleOutBy(self._name, self._operator, By(instances=_whole("by", instances)))
+        return ScaleOutBy(**self._said, by=By(instances=_whole("by", instances)))
 
     def by_a_factor_of(self, factor: float) -> ScaleOutBy:
         """So many times the present size."""
-        return ScaleOutBy(self._name, self._operator, ByFactor(factor=_number("by_a_factor_of", factor)))
+        return ScaleOutBy(**self._said, by=ByFactor(factor=_number("by_a_factor_of", factor)))
 
 
 @final
 class ScaleOutBy(_Stage):
     _next = ".never_above(...) or .never_above_times_original(...)"
 
-    def __init__(self, name: str, operator: str | None, by: By | ByFactor) -> None:
-        self._name, self._operator, self._by = name, operator, by
-
     def never_above(self, instances: int) -> Limited:
-        return self._limited(AtInstances(instances=_whole("never_above", instances)))
+        return Limited(**self._said, limit=AtInstances(instances=_whole("never_above", instances)))
 
     def never_above_times_original(self, factor: float) -> Limited:
         """So many times the size that the operator began with."""
-        return self._limited(AtTimesOriginal(factor=_number("never_above_times_original", factor)))
-
-    def _limited(self, limit: AtInstances | AtTimesOriginal) -> Limited:
-        return Limited(_Draft(self._name, self._operator, Direction.OUT, self._by, limit))
+        limit = AtTimesOriginal(factor=_number("never_above_times_original", factor))
+        return Limited(**self._said, limit=limit)
 
 
 @final
 class ScaleIn(_Stage):
     _next = ".by(...) or .by_a_factor_of(...)"
 
-    def __init__(self, name: str, operator: str | None) -> None:
-        self._name, self._operator = name, operator
-
     def by(self, instances: int) -> ScaleInBy:
         """So many instances less."""
-        return ScaleInBy(_Draft(self._name, self._operator, Direction.IN, By(instances=_whole("by", instances))))
+        return ScaleInBy(**self._said, by=By(instances=_whole("by", instances)))
 
     def by_a_factor_of(self, factor: float) -> ScaleInBy:
         """The present size divided by the factor."""
-        by = ByFactor(factor=_number("by_a_factor_of", factor))
-        return ScaleInBy(_Draft(self._name, self._operator, Direction.IN, by))
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    name: str
-    operator: str | None
-    direction: Direction
-    by: By | ByFactor
-    limit: AtInstances | AtTimesOriginal | None = None
-    triggers: tuple[RuleTrigger, ...] = ()
-    out_s: float | None = None
-    in_s: float | None = None
-    acts: Acts = Acts.LEVEL
+        return ScaleInBy(**self._said, by=ByFactor(factor=_number("by_a_factor_of", factor)))
 
 
 class Limited(_Stage):
     _next = ".when(...)"
 
-    def __init__(self, draft: _Draft) -> None:
-        self._draft = draft
-        self._name = draft.name
-
     def when(self, metric: MetricName, *, of: _Of = "average") -> Condition:
         """`of` says how the readings of an operator's instances are taken together."""
-        return Condition(self._draft, metric, of)
+        return _condition(self._said, metric, of)
 
 
 @final
@@ -210,76 +180,77 @@ class ScaleInBy(Limited):
     _next = ".when(...), perhaps after .never_below(...)"
 
     def never_below(self, instances: int) -> Limited:
-        return Limited(replace(self._draft, limit=AtInstances(instances=_whole("never_below", instances))))
+        return Limited(**self._said, limit=AtInstances(instances=_whole("never_below", instances)))
 
     def never_below_times_original(self, factor: float) -> Limited:
         limit = AtTimesOriginal(factor=_number("never_below_times_original", factor))
-        return Limited(replace(self._draft, limit=limit))
+        return Limited(**self._said, limit=limit)
+
+
+class _TriggerStage(_Stage):
+    """In the middle of a trigger, with what was said of it: the fields of a `RuleTrigger`."""
+
+    def __init__(self, rule: dict[str, Any], **trigger: Any) -> None:
+        super().__init__(**rule)
+        self._trigger = trigger
 
 
 @final
-class Condition(_Stage):
+class Condition(_TriggerStage):
     _next = ".above(...) or .below(...)"
 
-    def __init__(self, draft: _Draft, metric: str, of: _Of) -> None:
-        check_metric(spelt(metric))
-        self._draft, self._metric, self._of = draft, spelt(metric), _instances(of)
-        self._name = draft.name
-
     def above(self, value: float | Amount | Time) -> Bounded:
-        return Bounded(self._draft, self._metric, self._of, Comparison.ABOVE, amount_of(self._metric, value))
+        return self._bounded(Comparison.ABOVE, value)
 
     def below(self, value: float | Amount | Time) -> Bounded:
-        return Bounded(self._draft, self._metric, self._of, Comparison.BELOW, amount_of(self._metric, value))
+        return self._bounded(Comparison.BELOW, value)
+
+    def _bounded(self, comparison: Comparison, value: float | Amount | Time) -> Bounded:
+        bound = amount_of(self._trigger["metric"], value)
+        return Bounded(self._said, **self._trigger, comparison=comparison, value=bound.value, unit=bound.unit)
 
 
 @final
-class Bounded(_Stage):
+class Bounded(_TriggerStage):
     _next = ".for_at_least(...)"
-
-    def __init__(
-        self, draft: _Draft, metric: str, of: OverInstances, comparison: Comparison, amount: Amount
-    ) -> None:
-        self._draft, self._metric, self._of = draft, metric, of
-        self._comparison, self._amount = comparison, amount
-        self._name = draft.name
 
     def for_at_least(self, time: Time, *, share: float = 1.0, median: bool = False) -> WrittenRule:
         """Every reading of that time must meet the value; or a share of them; or their median."""
         trigger = RuleTrigger(
-            metric=self._metric,
-            comparison=self._comparison,
-            value=self._amount.value,
-            unit=self._amount.unit,
+            **self._trigger,
             for_at_least_s=_seconds("for_at_least", time),
             share=_number("share", share),
             median=median,
-            instances=self._of,
         )
-        return WrittenRule(replace(self._draft, triggers=(*self._draft.triggers, trigger)))
+        return WrittenRule({**self._said, "triggers": (*self._said.get("triggers", ()), trigger)})
 
 
 @final
 class WrittenRule:
     """A rule that can be used; more may be said."""
 
-    def __init__(self, draft: _Draft) -> None:
-        self._draft = draft
-        self.rule = _rule(draft)
+    def __init__(self, said: dict[str, Any]) -> None:
+        self._said = said
+        try:
+            self.rule = Rule(**said)
+        except InvalidInput as error:
+            raise error.at(f"the rule {said['name']!r}") from None
 
     def and_when(self, metric: MetricName, *, of: _Of = "average") -> Condition:
         """One more trigger; the rule acts only while all of them fire."""
-        return Condition(self._draft, metric, of)
+        return _condition(self._said, metric, of)
 
     def unless_scaled_out_within(self, time: Time) -> WrittenRule:
-        return WrittenRule(replace(self._draft, out_s=_seconds("unless_scaled_out_within", time)))
+        guard_s = _seconds("unless_scaled_out_within", time)
+        return WrittenRule({**self._said, "not_within_s_of_scale_out": guard_s})
 
     def unless_scaled_in_within(self, time: Time) -> WrittenRule:
-        return WrittenRule(replace(self._draft, in_s=_seconds("unless_scaled_in_within", time)))
+        guard_s = _seconds("unless_scaled_in_within", time)
+        return WrittenRule({**self._said, "not_within_s_of_scale_in": guard_s})
 
     def once_each_time(self) -> WrittenRule:
         """Act on the edge: once each time that the triggers begin to fire, not as long as they do."""
-        return WrittenRule(replace(self._draft, acts=Acts.EDGE))
+        return WrittenRule({**self._said, "acts": Acts.EDGE})
 
     def __repr__(self) -> str:
         return f"<rule {self.rule.name!r}>"
@@ -289,7 +260,7 @@ def rule(name: str) -> NamedRule:
     """Begin a rule; `.scale_out(...)` or `.scale_in(...)` follows."""
     if not isinstance(name, str) or not name.strip():
         raise InvalidInput(f"rule(...) takes the name of the rule, found {name!r}")
-    return NamedRule(name)
+    return NamedRule(name=name)
 
 
 def rules(*written: WrittenRule | Rule) -> RuleSet:
@@ -307,23 +278,6 @@ def _finished(written: object) -> Rule:
             raise InvalidInput(written.missing())
         case _:
             raise InvalidInput(f"rules(...) takes rules, found {written!r}")
-
-
-def _rule(draft: _Draft) -> Rule:
-    try:
-        return Rule(
-            name=draft.name,
-            operator=draft.operator,
-            direction=draft.direction,
-            by=draft.by,
-            triggers=draft.triggers,
-            limit=draft.limit,
-            not_within_s_of_scale_out=draft.out_s,
-            not_within_s_of_scale_in=draft.in_s,
-            acts=draft.acts,
-        )
-    except InvalidInput as error:
-        raise error.at(f"the rule {draft.name!r}") from None
 
 
 def amount_of(metric: str, value: float | Amount | Time) -> Amount:
@@ -345,6 +299,11 @@ def _operator(operator: object) -> str | None:
     if not isinstance(operator, str):
         raise InvalidInput(f"an operator is given by its name, or as every_operator, found {operator!r}")
     return operator
+
+
+def _condition(said: dict[str, Any], metric: str, of: str) -> Condition:
+    check_metric(spelt(metric))
+    return Condition(said, metric=spelt(metric), instances=_instances(of))
 
 
 def _instances(of: str) -> OverInstances:

@@ -60,7 +60,7 @@ class RuleTrigger:
     unit: Unit
     for_at_least_s: float
     share: float = 1.0
-    """Of the readings within that time, how many must meet the value: below 1 an odd one does no harm."""
+    """Of the readings within that time, how many must meet the value: below 1 an outlier does no harm."""
     median: bool = False
     """Their median must meet it, instead of each of them."""
     instances: OverInstances = OverInstances.AVERAGE
@@ -73,7 +73,7 @@ class RuleTrigger:
         if not 0 < self.share <= 1:
             raise InvalidInput(f"share must be above 0 and at most 1, found {self.share:g}")
         if self.median and self.share < 1:
-            raise InvalidInput("share and median are two ways to pass over an odd reading: give one of them")
+            raise InvalidInput("share and median are two ways to pass over an outlier: give one of them")
 
     @property
     def takes_every_reading(self) -> bool:

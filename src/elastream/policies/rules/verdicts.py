@@ -13,11 +13,11 @@ overloaded holds up the rest; of several of one kind, the one that changes most.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from elastream.policies.rules.evaluation import ROUNDING_S, Evaluator, OperatorReading, RulesMemory
+from elastream.policies.rules.evaluation import ROUNDING_S, Evaluator, RulesMemory
 from elastream.policies.rules.rule import Acts, Direction, Rule, RuleSet
 from elastream.policies.sizes import Sizes
 
@@ -41,15 +41,6 @@ class RuleVerdict:
     guard_left_s: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Action:
-    at_s: float
-    rule: str
-    operator: str
-    before: int
-    after: int
-
-
 def verdicts(
     rules: RuleSet, memory: RulesMemory, operator: str, sizes: Sizes, now_s: float
 ) -> tuple[RuleVerdict, ...]:
@@ -69,33 +60,6 @@ def winner(found: Iterable[RuleVerdict], current: int) -> RuleVerdict | None:
         return verdict.rule.direction is Direction.OUT, abs(verdict.target - current)
 
     return max(acting, key=urgency, default=None)
-
-
-def evaluate(
-    rules: RuleSet, memory: RulesMemory, sizes: Mapping[str, Sizes], readings: Iterable[OperatorReading]
-) -> tuple[RulesMemory, Mapping[str, Sizes], tuple[Action, ...]]:
-    """Take readings one after the other and act at once on what the rules want.
-
-    For whoever has readings in batches and sets sizes without a manager. How the readings are cut into batches
-    makes no difference.
-    """
-    now, actions = dict(sizes), []
-    for reading in readings:
-        memory = memory.with_readings(rules, (reading,))
-        size = now[reading.operator]
-        found = winner(verdicts(rules, memory, reading.operator, size, reading.at_s), size.current)
-        if found is not None:
-            actions.append(
-                Action(
-                    at_s=reading.at_s,
-                    rule=found.rule.name,
-                    operator=reading.operator,
-                    before=size.current,
-                    after=found.target,
-                )
-            )
-            now[reading.operator] = size.changed_to(found.target, reading.at_s)
-    return memory, now, tuple(actions)
 
 
 def _verdict(rule: Rule, evaluator: Evaluator, sizes: Sizes, now_s: float) -> RuleVerdict:

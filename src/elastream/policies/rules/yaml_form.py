@@ -360,55 +360,51 @@ def rules_to_yaml(rules: RuleSet) -> str:
 
 
 def rule_entry(rule: Rule) -> dict[str, Any]:
-    """A rule as YAML and JSON hold it; what is as if it were not said is left out."""
+    """A rule as YAML and JSON hold it; what has its default is left out."""
     out = rule.direction is Direction.OUT
-    entry: dict[str, Any] = {
-        "name": rule.name,
-        "scale_out" if out else "scale_in": EVERY_OPERATOR if rule.operator is None else rule.operator,
-        "by": rule.by.instances if isinstance(rule.by, By) else {"factor": rule.by.factor},
-    }
-    match rule.limit:
-        case AtInstances(instances=instances):
-            entry["never_above" if out else "never_below"] = instances
-        case AtTimesOriginal(factor=factor):
-            entry["never_above" if out else "never_below"] = {"times_original": factor}
-    entry["when"] = [_trigger_entry(trigger) for trigger in rule.triggers]
-    if rule.not_within_s_of_scale_out is not None:
-        entry["unless_scaled_out_within"] = _duration(rule.not_within_s_of_scale_out)
-    if rule.not_within_s_of_scale_in is not None:
-        entry["unless_scaled_in_within"] = _duration(rule.not_within_s_of_scale_in)
-    if rule.acts is not Acts.LEVEL:
-        entry["acts"] = str(rule.acts)
-    return entry
+    return _said(
+        {
+            "name": rule.name,
+            "scale_out" if out else "scale_in": EVERY_OPERATOR if rule.operator is None else rule.operator,
+            "by": rule.by.instances if isinstance(rule.by, By) else {"factor": rule.by.factor},
+            "never_above" if out else "never_below": _limit_entry(rule.limit),
+            "when": [_trigger_entry(trigger) for trigger in rule.triggers],
+            "unless_scaled_out_within": _duration(rule.not_within_s_of_scale_out),
+            "unless_scaled_in_within": _duration(rule.not_within_s_of_scale_in),
+            "acts": None if rule.acts is Acts.LEVEL else str(rule.acts),
+        }
+    )
 
 
 def _trigger_entry(trigger: RuleTrigger) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "metric": trigger.metric,
-        str(trigger.comparison): _bound(trigger),
-        "for_at_least": _duration(trigger.for_at_least_s),
-    }
-    if trigger.share < 1:
-        entry["share"] = trigger.share
-    if trigger.median:
-        entry["median"] = True
-    if trigger.instances is not OverInstances.AVERAGE:
-        entry["instances"] = str(trigger.instances)
-    return entry
+    return _said(
+        {
+            "metric": trigger.metric,
+            str(trigger.comparison): _bound(trigger),
+            "for_at_least": _duration(trigger.for_at_least_s),
+            "share": trigger.share if trigger.share < 1 else None,
+            "median": trigger.median or None,
+            "instances": None if trigger.instances is OverInstances.AVERAGE else str(trigger.instances),
+        }
+    )
+
+
+def _said(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def _limit_entry(limit: AtInstances | AtTimesOriginal | None) -> Any:
+    return {"times_original": limit.factor} if isinstance(limit, AtTimesOriginal) else limit and limit.instances
 
 
 def _bound(trigger: RuleTrigger) -> Any:
     value = int(trigger.value) if trigger.value == int(trigger.value) else trigger.value
-    match trigger.unit:
-        case Unit.NUMBER:
-            return value
-        case unit:
-            return f"{value!r} {unit}"
+    return value if trigger.unit is Unit.NUMBER else f"{value!r} {trigger.unit}"
 
 
-def _duration(time_s: float) -> Any:
-    """Exactly what it is: whole minutes and seconds in words, anything else as a number of seconds."""
-    if time_s != int(time_s):
+def _duration(time_s: float | None) -> Any:
+    """Exactly what it is: whole minutes and seconds with their unit, anything else as a number of seconds."""
+    if time_s is None or time_s != int(time_s):
         return time_s
     whole_s = int(time_s)
     return f"{whole_s // 60} min" if whole_s >= 60 and whole_s % 60 == 0 else f"{whole_s} s"

@@ -63,7 +63,7 @@ class Topic:
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        wanted = dict.fromkeys(self._places(dict.fromkeys(range(self.partitions), 0)), newest)
+        wanted = dict.fromkeys(self.places(dict.fromkeys(range(self.partitions), 0)), newest)
         answer_s = min(patience_s, _ANSWER_TIMEOUT_S)
         found = self._ask(
             lambda admin: admin.list_offsets(wanted, request_timeout=answer_s), patience_s=patience_s
@@ -71,7 +71,7 @@ class Topic:
         return {place.partition: result.offset for place, result in found.items()}
 
     def delete_before(self, offsets: Mapping[int, int]) -> None:
-        places = self._places(offsets)
+        places = self.places(offsets)
         self._ask(lambda admin: admin.delete_records(places, request_timeout=_ANSWER_TIMEOUT_S))
 
     def forget(self, offsets: Mapping[int, int]) -> None:
@@ -101,7 +101,8 @@ class Topic:
         except KafkaException as error:
             raise ElastreamError(error.args[0].str()) from None
 
-    def _places(self, offsets: Mapping[int, int]) -> list[Any]:
+    def places(self, offsets: Mapping[int, int]) -> list[Any]:
+        """As the client of Kafka names them."""
         from confluent_kafka import TopicPartition
 
         return [TopicPartition(self.name, partition, offset) for partition, offset in offsets.items()]
