@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 DOCS_READY := $(VENV)/.ready-docs
 
 .PHONY: run simulate test test-long test-yarn test-jars kafka-jars test-tools exactly-once event-time lint bench \
-  experiments openapi docs docs-serve docs-diagrams clean
+  experiments openapi docs docs-serve docs-diagrams dist clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
 	$(BIN)/elastream run examples/wordcount.py --fresh --duration '225 s' --interval '10 s' \
@@ -80,6 +80,9 @@ experiments: $(READY)  ## every experiment, each beside the numbers of its paper
 bench: $(READY)  ## speed, printed as ratios; the long ones by name: python -m benchmarks --help
 	$(BIN)/python -m benchmarks
 
+dist: $(READY)  ## the wheel, in dist/
+	$(BIN)/python -m hatchling build --target wheel --directory dist
+
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else \
 	  f"elastream needs Python 3.11 or newer, and {sys.executable} is {v.major}.{v.minor}: make PYTHON=python3.12 ...")'
@@ -93,4 +96,4 @@ $(DOCS_READY): $(READY)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist out

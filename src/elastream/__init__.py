@@ -1,3 +1,3 @@
 """elastream keeps a streaming pipeline at the smallest parallelism that keeps up with its input."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -15,7 +15,7 @@ from elastream.commands import console, plots
 from elastream.commands.as_json import accounts_json, print_json
 from elastream.commands.live import LiveRun
 from elastream.commands.run_summary import RunSummary
-from elastream.commands.serve import HostOption, KnownAsOption, PortOption, Shown, address_of, serving
+from elastream.commands.serve import HostOption, KnownAsOption, PortOption, Shown, address_of, can_serve, serving
 from elastream.commands.settings import counts_of, header_of, pairs_of, policy_and_knobs, with_rules
 from elastream.commands.settings import duration as duration_of
 from elastream.commands.shared import JsonOption, PolicyOption, RulesOption, SetOption, err, out
@@ -130,8 +130,9 @@ def run(
         knobs=knobs,
         dataflow=found.pipeline.graph(),
     )
+    page = serve and can_serve()
     with (
-        serving(shown, address_of(host, port, known_as), clock.wake) if serve else nullcontext() as served,
+        serving(shown, address_of(host, port, known_as), clock.wake) if page else nullcontext() as served,
         LiveRun(err if as_json else out, found.pipeline.name) as live,
     ):
         feed, inbox = served or (None, None)
@@ -170,17 +171,17 @@ def run(
 def _summarize(name: str, run: RunSummary, folder: Path, nodes: WorkerNodes | None, *, as_json: bool) -> None:
     from elastream.engines.spark.on_nodes import delays_text
 
-    plot = folder / "run.png"
+    plot = None
     if run.last is not None:
-        plots.plot_run(run.points, run.last.dataflow.scalable, plot, title=f"{name} on Spark")
+        plot = plots.plot_run(run.points, run.last.dataflow.scalable, folder / "run.png", title=f"{name} on Spark")
     if as_json:
-        files = {"recording": str(folder / "recording.jsonl"), "plot": str(plot)}
+        files = {"recording": str(folder / "recording.jsonl"), "plot": plot and str(plot)}
         print_json({"pipeline": name, **_told(run, None if nodes is None else delays_text(nodes)), **files})
         return
     console.print_run(out, name, run)
     if nodes is not None:
         out.print(delays_text(nodes), soft_wrap=True)
-    out.print(f"recording: {folder / 'recording.jsonl'}, plot: {plot}")
+    out.print(f"recording: {folder / 'recording.jsonl'}, {plots.told(plot)}")
 
 
 def _told(run: RunSummary, delays: str | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from elastream.commands.as_json import print_json
 from elastream.commands.settings import header_of
 from elastream.commands.shared import JsonOption, err
 from elastream.dataflow import Dataflow
+from elastream.extras import missing
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.policies.by_rules import Rules
@@ -113,6 +114,13 @@ def serving(shown: Shown, address: Address, wake: Callable[[], None]) -> Iterato
     with Server(feed, configuration, address, acting=acting) as server:
         _tell(server, asked=address.port, token=acting.token)
         yield feed, inbox
+
+
+def can_serve() -> bool:
+    """For a command that is of use without a page, too: where it is left out, why is said."""
+    if (lacks := missing("web")) is not None:
+        err.print(f"no page: {lacks}", soft_wrap=True)
+    return lacks is None
 
 
 def show_until_interrupted() -> None:
