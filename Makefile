@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DOCS_READY := $(VENV)/.ready-docs
 
-.PHONY: run simulate test test-long test-yarn test-jars kafka-jars test-tools exactly-once event-time lint bench \
+.PHONY: run simulate test test-fast test-long test-yarn test-jars kafka-jars test-tools exactly-once event-time lint bench \
   experiments openapi docs docs-serve docs-diagrams dist clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
@@ -16,7 +16,15 @@ simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2
 
 test: $(READY) lint test-jars test-tools  ## everything that must hold before a change lands
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+
+# tests on Spark mostly wait, so there are two for each core; each of them may need some 4 GB
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; \
+  gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30; \
+  print(max(2, min(2 * (os.cpu_count() or 1), int(gigabytes / 4), 8)))')
+
+test-fast: $(READY)  ## for every day: all that needs neither Spark, Kafka nor a browser, in two minutes
+	$(BIN)/pytest --numprocesses logical --dist loadfile --ignore tests/spark -m 'not long and not slow'
 
 test-long: $(READY)  ## what takes many minutes, or much memory
 	$(BIN)/pytest -m long
