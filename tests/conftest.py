@@ -37,6 +37,7 @@ _LONGEST = (
     "test_spark_kafka",
     "test_same_folder",
     "test_on_nodes",
+    "test_spark_contract",
 )
 """Files of some minutes each."""
 _SLOW_FIXTURES = {"java", "spark", "broker", "browser", "channels"}

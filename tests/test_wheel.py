@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 
 from elastream import __version__
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 STEPS = "{steps: [[0, 1000], [15 min, 2000], [30 min, 600]]}"
 """The load of the example, in place of which a trace is put that is in the wheel."""

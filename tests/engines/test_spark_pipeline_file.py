@@ -86,6 +86,7 @@ def test_what_is_imported_from_beside_is_sent_to_processes_that_do_not_have_it(f
     assert ended.stdout.decode() == "{'square': [9, 16]}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", ["google_trace", "taxi_hotspots", "taxi_zones", "wordcount"])
 def test_an_example_is_read_from_anywhere(example: str, tmp_path: Path) -> None:
     """In a process that has neither the repository nor its folder on its path."""
