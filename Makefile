@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DOCS_READY := $(VENV)/.ready-docs
+CLASSES := $(VENV)/.spark-classes.jsa
 
 .PHONY: run simulate test test-fast test-long test-yarn test-jars kafka-jars test-tools exactly-once event-time lint bench \
   experiments openapi docs docs-serve docs-diagrams dist clean
@@ -15,7 +16,7 @@ run: $(READY)  ## word count on Spark, about four minutes: starts too small, is 
 simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2
 
-test: $(READY) lint test-jars test-tools  ## everything that must hold before a change lands
+test: $(READY) lint test-jars test-tools $(CLASSES)  ## everything that must hold before a change lands
 	$(BIN)/pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # tests on Spark mostly wait, so there are two for each core; each of them may need some 4 GB
@@ -25,6 +26,10 @@ TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; \
 
 test-fast: $(READY)  ## for every day: all that needs neither Spark, Kafka nor a browser, in two minutes
 	$(BIN)/pytest --numprocesses logical --dist loadfile --ignore tests/spark -m 'not long and not slow'
+
+# half a minute that the Javas of the tests save several times over; without it they are slower, and nothing else
+$(CLASSES): $(READY)
+	-$(BIN)/python tests/class_archive.py $@
 
 test-long: $(READY)  ## what takes many minutes, or much memory
 	$(BIN)/pytest -m long

@@ -16,12 +16,12 @@ from elastream.engines.spark.java import check_java
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.kafka.jars import kafka_jars
 from elastream.errors import ElastreamError
+from tests.class_archive import java_options
 from tests.needed import need_jars
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
-# each Java lives for a minute or so: for that the second compiler costs more than it gains
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers how wide the terminal is; tests say it themselves
 
 _SPARK = Path(__file__).parent / "spark"
