@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DOCS_READY := $(VENV)/.ready-docs
+CLASSES := $(VENV)/.spark-classes.jsa
 
-.PHONY: run simulate test test-long test-yarn test-jars kafka-jars test-tools exactly-once event-time lint bench \
-  experiments openapi docs docs-serve docs-diagrams clean
+.PHONY: run simulate test test-fast test-long test-yarn test-jars kafka-jars test-tools exactly-once event-time lint bench \
+  experiments openapi docs docs-serve docs-diagrams dist clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
 	$(BIN)/elastream run examples/wordcount.py --fresh --duration '225 s' --interval '10 s' \
@@ -15,8 +16,18 @@ run: $(READY)  ## word count on Spark, about four minutes: starts too small, is 
 simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2
 
-test: $(READY) lint test-jars test-tools  ## everything that must hold before a change lands
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+test: $(READY) lint test-jars test-tools $(CLASSES)  ## everything that must hold before a change lands
+	$(BIN)/pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+
+# one for each core: more of them finish sooner on an idle machine, and on a busy one Spark's processes time out
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, min(os.cpu_count() or 1, 8)))')
+
+test-fast: $(READY)  ## for every day: all that needs neither Spark, Kafka nor a browser, in two minutes
+	$(BIN)/pytest --numprocesses logical --dist loadfile --ignore tests/spark -m 'not long and not slow'
+
+# half a minute that the Javas of the tests save several times over; without it they are slower, and nothing else
+$(CLASSES): $(READY)
+	-$(BIN)/python tests/class_archive.py $@
 
 test-long: $(READY)  ## what takes many minutes, or much memory
 	$(BIN)/pytest -m long
@@ -80,6 +91,9 @@ experiments: $(READY)  ## every experiment, each beside the numbers of its paper
 bench: $(READY)  ## speed, printed as ratios; the long ones by name: python -m benchmarks --help
 	$(BIN)/python -m benchmarks
 
+dist: $(READY)  ## the wheel, in dist/
+	$(BIN)/python -m hatchling build --target wheel --directory dist
+
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else \
 	  f"elastream needs Python 3.11 or newer, and {sys.executable} is {v.major}.{v.minor}: make PYTHON=python3.12 ...")'
@@ -93,4 +107,4 @@ $(DOCS_READY): $(READY)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist out

@@ -10,8 +10,8 @@ bundled extract lasts 94 minutes, at 20 times its pace less than five. GOOGLE_TR
 import os
 from pathlib import Path
 
-from elastream.workloads.google_query import google_query
-from elastream.workloads.google_trace import EXTRACT
+from paper_workloads.google_query import google_query
+from paper_workloads.google_trace import EXTRACT
 
 pipeline = google_query(
     Path("out/google_trace-results"),

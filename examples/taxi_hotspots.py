@@ -9,8 +9,8 @@ minutes: from 12 records a second at four in the morning to 130 in the evening.
 
 from pathlib import Path
 
-from elastream.workloads.taxi_hotspots import taxi_hotspots
-from elastream.workloads.taxi_replay import RideReplay
+from paper_workloads.taxi_hotspots import taxi_hotspots
+from paper_workloads.taxi_replay import RideReplay
 
 pipeline = taxi_hotspots(kept=Path("out/taxi_hotspots/kept").absolute(), record_ms=25, max_parallelism=6)
 

@@ -31,10 +31,10 @@ _START_PATIENCE_S = 600.0
 _DRAIN_PATIENCE_S = 300.0
 _PIPELINE = """
 from pathlib import Path
-from elastream.workloads.taxi_zones import taxi_zones
+from examples.paper_workloads.taxi_zones import taxi_zones
 
 pipeline = taxi_zones(kept=Path({kept!r}))
-records = "rides"
+records = "examples.paper_workloads.taxi_zone_rides:table"
 load = {load!r}
 """
 _DIFFERS = (
@@ -116,8 +116,8 @@ def _run(folder: Path, tell: Progress) -> _Result:
     from elastream.decentralized.spark.settings import RunSettings
     from elastream.engines.spark.channels.files import FileChannel
     from elastream.engines.spark.run import read_pipeline
-    from elastream.workloads.taxi_zone_rides import in_zone
-    from elastream.workloads.taxi_zones import CAPACITY_PER_S
+    from examples.paper_workloads.taxi_zone_rides import in_zone
+    from examples.paper_workloads.taxi_zones import CAPACITY_PER_S
 
     file, kept, where = folder / "taxi.py", FileChannel(folder / "kept"), run_folder(folder / "run", "taxi")
     file.write_text(_PIPELINE.format(kept=str(kept.log.folder), load={"steps": _steps()}), encoding="utf-8")

@@ -23,7 +23,7 @@ from elastream.commands import plots
 from elastream.policies.mst.calibration import calibrate
 from elastream.policies.mst.mst_model import MstModel, Sustained
 from elastream.showing import colours
-from elastream.workloads.taxi_replay import RideReplay, read_rides, to_table
+from examples.paper_workloads.taxi_replay import RideReplay, read_rides, to_table
 from experiments.frame import Check, Progress, Report, experiment
 from experiments.gesscale_taxi_spark import NODES, OPERATOR, RECORD_MS
 from experiments.panels import new_panels
@@ -143,7 +143,7 @@ def _running(folder: Path, progress: Progress) -> Iterator[SparkEngine]:
     from elastream.engines.spark.on_nodes import OnWorkers, executors_on
     from elastream.engines.spark.session import start_session
     from elastream.nodes.files import WorkersEntry
-    from elastream.workloads.taxi_hotspots import taxi_hotspots
+    from examples.paper_workloads.taxi_hotspots import taxi_hotspots
 
     pipeline = taxi_hotspots(kept=folder / "kept", record_ms=RECORD_MS, max_parallelism=len(_SIZES))
     nodes, options = WorkersEntry(**NODES).workers(), ExecutorOptions(memory="512m")

@@ -27,8 +27,8 @@ from elastream.errors import ElastreamError
 from elastream.measurement import Snapshot
 from elastream.measurement.recording import read_recording
 from elastream.showing import colours
-from elastream.workloads.taxi_hotspots import nearest_hotspot
-from elastream.workloads.taxi_replay import Due, RideReplay, read_rides
+from examples.paper_workloads.taxi_hotspots import nearest_hotspot
+from examples.paper_workloads.taxi_replay import Due, RideReplay, read_rides
 from experiments.frame import Check, Progress, Report, experiment
 
 OPERATOR = "hotspots"
@@ -53,7 +53,7 @@ _LEAST_AT_THE_PEAK = 3
 _KM = 1e-9  # that the two ways to compute a distance may differ by
 _PIPELINE = """
 from pathlib import Path
-from elastream.workloads.taxi_hotspots import taxi_hotspots
+from examples.paper_workloads.taxi_hotspots import taxi_hotspots
 
 pipeline = taxi_hotspots(kept=Path({kept!r}), record_ms={record_ms}, max_parallelism={most})
 generator = {generator!r}

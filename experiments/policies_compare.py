@@ -1,6 +1,6 @@
 """All policies on recorded load, by the measures of section V of Gesscale: SPEC's elasticity, actions and cost.
 
-The load is real: the traces of `elastream.workloads`, each scaled so that its peak needs the same instances. The
+The load is real: the traces of `elastream.arrivals`, each scaled so that its peak needs the same instances. The
 pipeline is made up, source → parse → enrich → count, of which enrich scales sub-linearly. All policies meet the
 same pipeline, load and downtimes, and none is tuned for a trace.
 

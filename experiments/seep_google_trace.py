@@ -17,9 +17,9 @@ from elastream.commands import plots
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.policies.rules import RuleSet, minutes, percent, rule, rules, seconds
 from elastream.showing import colours
-from elastream.workloads.google_query import CLUSTER, MACHINES, MOST_INSTANCES, RESULTS, google_query
-from elastream.workloads.google_statistics import INTERVAL_S, NOW
-from elastream.workloads.google_trace import EXTRACT, replay_of
+from examples.paper_workloads.google_query import CLUSTER, MACHINES, MOST_INSTANCES, RESULTS, google_query
+from examples.paper_workloads.google_statistics import INTERVAL_S, NOW
+from examples.paper_workloads.google_trace import EXTRACT, replay_of
 from experiments.frame import Check, Progress, Report, experiment
 from experiments.on_spark import SparkRun, folder_for_a_run, run_on_spark
 from experiments.panels import new_panels

@@ -34,7 +34,7 @@ from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import info
 from elastream.policies.rules import RuleSet, percent, rule, rules, seconds
 from elastream.showing import colours
-from elastream.workloads.google_query import CLUSTER, MACHINES, google_query
+from examples.paper_workloads.google_query import CLUSTER, MACHINES, google_query
 from experiments.frame import Check, Progress, Report, experiment
 from experiments.on_spark import folder_for_a_run
 from experiments.panels import new_panels

@@ -1,6 +1,6 @@
-"""The order of the tests: those that need a Spark take minutes, so they come last. No test fails for being slow on
-a machine that does other things, too. And one browser for all that look at the page, one broker of Kafka for all
-that need it."""
+"""The order of the tests: files that take minutes come first, so that no worker is left alone with one at the end.
+What starts more than Python is marked slow. No test fails for being slow on a machine that does other things, too.
+And one browser for all that look at the page, one broker of Kafka for all that need it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,55 @@ from elastream.engines.spark.java import check_java
 from elastream.engines.spark.kafka.broker import Broker
 from elastream.engines.spark.kafka.jars import kafka_jars
 from elastream.errors import ElastreamError
+from tests.class_archive import java_options
 from tests.needed import need_jars
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
-# each Java lives for a minute or so: for that the second compiler costs more than it gains
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers how wide the terminal is; tests say it themselves
 
 _SPARK = Path(__file__).parent / "spark"
+_LONGEST = (
+    "test_event_time",
+    "test_event_time_bad_input",
+    "test_exactly_once",
+    "test_decentralized_run",
+    "test_hdfs",
+    "test_cluster",
+    "test_run_command",
+    "test_exactly_once_kafka",
+    "test_spark_kafka",
+    "test_same_folder",
+    "test_on_nodes",
+    "test_spark_contract",
+)
+"""Files of some minutes each."""
+_SLOW_FIXTURES = {"java", "spark", "broker", "browser", "channels"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before the marks are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.is_relative_to(_SPARK))
+    for item in items:
+        if _starts_more_than_python(item):
+            item.add_marker("slow")
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """The longest files first, and of the rest those on Spark."""
+    if item.path.stem in _LONGEST:
+        return _LONGEST.index(item.path.stem)
+    return len(_LONGEST) + (not item.path.is_relative_to(_SPARK))
+
+
+def _starts_more_than_python(item: pytest.Item) -> bool:
+    parameters = getattr(item, "callspec", None)  # a fixture with the parameter "kafka" asks for the broker itself
+    return (
+        item.path.is_relative_to(_SPARK)
+        or bool(_SLOW_FIXTURES & set(getattr(item, "fixturenames", ())))
+        or (parameters is not None and "kafka" in parameters.params.values())
+    )
 
 
 @pytest.fixture(scope="session")

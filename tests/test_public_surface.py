@@ -14,7 +14,7 @@ import elastream
 from docs.hooks.python_names import SECTIONS
 from elastream.manager.events import Decided
 from elastream.measurement.recording import read_recording
-from elastream.testing import WORD_COUNT
+from tests.word_count import WORD_COUNT
 
 ROOT = Path(__file__).parents[1]
 

@@ -20,6 +20,7 @@ from elastream.commands.logs import show_log
 from elastream.commands.rules import rules_app
 from elastream.commands.shared import err
 from elastream.errors import ElastreamError
+from elastream.extras import extras_told
 
 
 class Command(TyperGroup):
@@ -27,7 +28,8 @@ class Command(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with extras_told():
+                return super().invoke(ctx)
         except ElastreamError as error:
             err.print(Text.assemble(("error:", "bold red"), f" {error}"), soft_wrap=True)
             raise typer.Exit(2) from None

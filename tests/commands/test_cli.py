@@ -18,7 +18,7 @@ from elastream import __version__
 from elastream.cli import app, main
 from elastream.measurement.recording import read_recording
 from elastream.policies.catalog import catalog
-from elastream.testing import WORD_COUNT
+from tests.word_count import WORD_COUNT
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "wordcount.yaml"
 

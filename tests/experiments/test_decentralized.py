@@ -8,6 +8,8 @@ import pytest
 
 from experiments import decentralized_explorer, decentralized_scaling, fgme, frame
 
+pytestmark = pytest.mark.slow
+
 
 def report(name: str) -> frame.Report:
     return frame.find(name).run(lambda what, share: None)

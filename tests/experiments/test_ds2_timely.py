@@ -7,6 +7,7 @@ import pytest
 
 from experiments import frame
 
+pytestmark = pytest.mark.slow
 NAME = "ds2-timely"
 
 

@@ -11,6 +11,7 @@ from experiments import gesscale_model, gesscale_table3
 from experiments.fog_testbed import FogTestbed, far_apart
 from experiments.frame import Report, find, write
 
+pytestmark = pytest.mark.slow
 ALGORITHMS = ("THR-NLUnaware", "THR-NLAware", "MDL-NLUnaware", "Gesscale", "Gesscale by input rate", "ideal")
 
 

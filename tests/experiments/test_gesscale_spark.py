@@ -12,8 +12,8 @@ from elastream.measurement import Snapshot
 from elastream.nodes.files import WorkersEntry
 from elastream.policies.mst.mst_model import Sustained
 from elastream.testing import alike, snapshot_of
-from elastream.workloads.taxi_hotspots import nearest_hotspot
-from elastream.workloads.taxi_replay import Due, RideReplay, read_rides
+from examples.paper_workloads.taxi_hotspots import nearest_hotspot
+from examples.paper_workloads.taxi_replay import Due, RideReplay, read_rides
 from experiments.gesscale_model_spark import predictions, report, sustained_per_s
 from experiments.gesscale_taxi_spark import NODES, OPERATOR, judged, node_moves
 

@@ -17,6 +17,7 @@ from elastream.policies.catalog import create, info
 from experiments.frame import Report, find, write
 from experiments.policies_compare import compare, model_of, simulate_setup
 
+pytestmark = pytest.mark.slow
 POLICIES = {"ds2", "ds2-learned", "dhalion", "threshold", "lag"}
 TRACES = ("azure_functions", "worldcup98")  # where the two bounds are tightest
 HOUR_S = 3600.0

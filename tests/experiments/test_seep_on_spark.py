@@ -16,8 +16,8 @@ from elastream.manager.decision import Decision
 from elastream.manager.events import Decided
 from elastream.measurement import Reading, Snapshot
 from elastream.policies.rules.files import read_rules
-from elastream.workloads.google_query import CLUSTER
-from elastream.workloads.google_trace import EXTRACT
+from examples.paper_workloads.google_query import CLUSTER
+from examples.paper_workloads.google_trace import EXTRACT
 from experiments import frame, seep_google_trace, seep_spark, seep_static
 from experiments.on_spark import SparkRun
 from experiments.seep_cases import OPERATOR, PERIOD_S, TROUGH_S

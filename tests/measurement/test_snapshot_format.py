@@ -19,7 +19,8 @@ from elastream.measurement import Reading, Snapshot
 from elastream.measurement.executor import ExecutorReading
 from elastream.measurement.snapshot_format import read_snapshot, snapshot_from_json, snapshot_to_json
 from elastream.policies.ds2 import DS2
-from elastream.testing import WORD_COUNT, chain, snapshot_of
+from elastream.testing import chain, snapshot_of
+from tests.word_count import WORD_COUNT
 
 Mutation = Callable[[dict[str, Any]], object]
 

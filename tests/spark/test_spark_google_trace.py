@@ -8,9 +8,9 @@ import pandas as pd
 from pyspark.sql import SparkSession
 from running import Running, kept, wait_until
 
-from elastream.workloads.google_query import CLUSTER, MACHINES, RESULTS, SOURCE, google_query
-from elastream.workloads.google_statistics import INTERVAL_S
-from elastream.workloads.google_trace import EXTRACT
+from examples.paper_workloads.google_query import CLUSTER, MACHINES, RESULTS, SOURCE, google_query
+from examples.paper_workloads.google_statistics import INTERVAL_S
+from examples.paper_workloads.google_trace import EXTRACT
 from experiments.workloads.google_with_pandas import differing, expected_results
 
 SPEED = 400.0  # 14 s for the extract, if the machine has nothing else to do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,8 +14,9 @@ import pytest
 from elastream.arrivals.load import Constant, Load, Sine, Steps
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.errors import InvalidInput
 from elastream.workloads import generator
-from elastream.workloads.generator import generate, sentence, table
+from elastream.workloads.generator import generate, records_of, sentence, table
 
 _PATIENCE_S = 60.0
 
@@ -51,8 +53,9 @@ def run(
     clock: ManualClock | None = None,
 ) -> int:
     monkeypatch.setattr(generator, "time", clock or ManualClock())
+    make = records_of("sentences", words=3)
     return generate(
-        FileChannel(log.folder), load, words=3, tick_s=0.25, stopped=lambda: False, duration_s=duration_s
+        FileChannel(log.folder), load, make=make, tick_s=0.25, stopped=lambda: False, duration_s=duration_s
     )
 
 
@@ -123,6 +126,28 @@ def test_a_sentence_is_the_same_for_the_same_number() -> None:
     assert len({sentence(number, 5) for number in range(500)}) == 500
     columns = table(7, 2, words=2, created_ms=5).to_pydict()
     assert columns == {"id": [7, 8], "created_ms": [5, 5], "line": [sentence(7, 2), sentence(8, 2)]}
+
+
+def test_records_are_made_by_a_function_that_is_named() -> None:
+    assert records_of("elastream.workloads.generator:table") is table
+    assert records_of("sentences", words=2)(7, 1, created_ms=5).to_pydict()["line"] == [sentence(7, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rides", "expected 'sentences' or MODULE:FUNCTION, found 'rides'"),
+        ("no_such_module:table", "'no_such_module:table' cannot be imported: No module named 'no_such_module'"),
+        ("elastream.workloads.generator:tabel", "has no attribute 'tabel'"),
+        (
+            "elastream.workloads.generator:SCHEMA",
+            "expected a function, found elastream.workloads.generator:SCHEMA =",
+        ),
+    ],
+)
+def test_records_that_cannot_be_made_are_refused(name: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        records_of(name)
 
 
 # --- as a process -----------------------------------------------------------------------------------------------

@@ -11,8 +11,6 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-import msgpack
-
 from elastream.errors import ElastreamError
 
 MOST_BYTES = 64 * 1024
@@ -29,6 +27,8 @@ class WireError(ElastreamError):
 
 
 def encode(value: Any) -> bytes:
+    import msgpack  # an extra
+
     payload: bytes = msgpack.packb(value)
     if len(payload) > MOST_BYTES:
         raise WireError(f"a frame of {len(payload):,} bytes is more than the {MOST_BYTES:,} that are allowed")
@@ -74,6 +74,8 @@ class Decoder:
         return end if len(self._kept) >= end else None
 
     def _value(self, payload: bytes) -> Any:
+        import msgpack
+
         try:
             return msgpack.unpackb(
                 payload,

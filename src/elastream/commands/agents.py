@@ -23,8 +23,6 @@ from elastream.agents.engine_metrics import json_metrics
 from elastream.agents.master_server import Endpoint
 from elastream.agents.messages import Claim
 from elastream.agents.monitored import graph_of
-from elastream.agents.os_metrics import MachineMetrics, ProcessMetrics
-from elastream.agents.reader import Reader
 from elastream.agents.run import MasterOptions, MasterRun, Watcher
 from elastream.agents.security import TOKEN_VARIABLE, agent_tls, check_exposure, master_tls, read_token
 from elastream.agents.subscription import views_of
@@ -180,6 +178,9 @@ def agent(
     The master says which metrics it wants, and how often. Without a connection the agent goes on reading, keeps
     what it can, and tries again.
     """
+    from elastream.agents.os_metrics import MachineMetrics, ProcessMetrics  # psutil is an extra
+    from elastream.agents.reader import Reader
+
     claims = tuple(map(_claim, operator))
     operators = tuple(claim.operator for claim in claims)
     reader = Reader(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elastream.engines.simulated.simulation import Simulation
+from elastream.extras import missing
 from elastream.showing.colours import COLOURS
 from elastream.showing.views import HistoryView
 
@@ -32,8 +33,20 @@ def save(figure: Any, path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def plot_simulations(runs: Mapping[str, Simulation], path: Path, *, title: str) -> None:
-    """One run or several beside each other: what came in, what was processed, with how many, what waited."""
+def told(plot: Path | None) -> str:
+    """Where a plot is, or what to install for one."""
+    if plot is not None:
+        return f"plot: {plot}"
+    return "no plot" if (lacks := missing("plot")) is None else f"no plot: {lacks}"
+
+
+def plot_simulations(runs: Mapping[str, Simulation], path: Path, *, title: str) -> Path | None:
+    """One run or several beside each other: what came in, what was processed, with how many, what waited.
+
+    A plot is a by-product: where matplotlib is not installed there is none.
+    """
+    if missing("plot"):
+        return None
     figure, (rates, instances, backlog) = new_figure(3, title=title)
     first = next(iter(runs.values()))
     minutes, arriving = _thinned(first, _total(first.history.arriving_per_s))
@@ -44,10 +57,13 @@ def plot_simulations(runs: Mapping[str, Simulation], path: Path, *, title: str) 
     _plot_instances(instances, runs)
     _label(rates, instances, backlog)
     save(figure, path)
+    return path
 
 
-def plot_run(history: HistoryView, path: Path, *, title: str) -> None:
+def plot_run(history: HistoryView, path: Path, *, title: str) -> Path | None:
     """What came in, what was processed, with how many instances, what waited."""
+    if missing("plot"):
+        return None
     figure, (rates, instances, backlog) = new_figure(3, title=title)
     began_s = history.at_s[0] - history.span_s[0]
     minutes = [(at_s - began_s) / 60 for at_s in history.at_s]
@@ -67,6 +83,7 @@ def plot_run(history: HistoryView, path: Path, *, title: str) -> None:
         instances.step(minutes, counts, where="post", color=colour, linewidth=width, label=name)
     _label(rates, instances, backlog)
     save(figure, path)
+    return path
 
 
 def _label(rates: Any, instances: Any, backlog: Any) -> None:

@@ -12,6 +12,7 @@ from elastream.commands.as_json import accounts_json, print_json
 from elastream.commands.settings import pairs_of
 from elastream.commands.shared import JsonOption, OutOption, SetOption, out, progress, writing_to
 from elastream.errors import InvalidInput
+from elastream.extras import require
 from elastream.measurement.recording import read_recording
 from elastream.report import figures
 from elastream.report.learned_model import CannotSimulateError
@@ -42,6 +43,7 @@ def report(
     have done on the same load, simulated on a model that is learned from the recording. A run that goes on may be
     reported as well: it is what was there by then. --set tells how the run was set, where its recording does not.
     """
+    require("report")
     path = recording / "recording.jsonl" if recording.is_dir() else recording
     names = [] if against.strip() == "none" else [name.strip() for name in against.split(",") if name.strip()]
     check_names(names)

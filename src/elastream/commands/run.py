@@ -18,7 +18,7 @@ from elastream.commands.as_json import accounts_json, print_json
 from elastream.commands.live import LiveRun
 from elastream.commands.logs import log_shown_by
 from elastream.commands.run_summary import RunSummary
-from elastream.commands.serve import PageOptions, Shown, serving
+from elastream.commands.serve import PageOptions, Shown, can_serve, serving
 from elastream.commands.settings import PolicyOptions, pairs_of, settings_for
 from elastream.commands.shared import JsonOption, err, out
 from elastream.commands.signature import flags_given, from_options
@@ -92,7 +92,9 @@ def run(
     )
     shown = Shown(pipeline=job.name, kind="run", engine=options.engine, chosen=chosen, dataflow=job.graph())
     summary = RunSummary()
-    with _watched(managed, shown, summary, page if options.serve else None, err if as_json else out) as watched:
+    with _watched(
+        managed, shown, summary, page if options.serve and can_serve() else None, err if as_json else out
+    ) as watched:
         try:
             watched.run()
         except EngineFailed as error:
@@ -147,16 +149,16 @@ def _summarize(
         from elastream.engines.spark.on_nodes import delays_text
 
         delays = delays_text(nodes)
-    plot, recording = folder / "run.png", folder / RECORDING
-    if run.last is not None:
-        plots.plot_run(run.history, plot, title=title)
+    recording = folder / RECORDING
+    plot = None if run.last is None else plots.plot_run(run.history, folder / "run.png", title=title)
     if as_json:
-        print_json({"pipeline": name, **_told(run, delays), "recording": str(recording), "plot": str(plot)})
+        files = {"recording": str(recording), "plot": plot and str(plot)}
+        print_json({"pipeline": name, **_told(run, delays), **files})
         return
     console.print_run(out, name, run)
     if delays is not None:
         out.print(delays, soft_wrap=True)
-    out.print(f"recording: {recording}, plot: {plot}")
+    out.print(f"recording: {recording}, {plots.told(plot)}")
 
 
 def _told(run: RunSummary, delays: str | None) -> dict[str, Any]:

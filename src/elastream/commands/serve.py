@@ -17,6 +17,7 @@ from elastream.commands.settings import ChosenPolicy
 from elastream.commands.shared import JsonOption, err
 from elastream.commands.signature import from_options
 from elastream.dataflow import Dataflow
+from elastream.extras import missing
 from elastream.manager.inbox import Inbox
 from elastream.policies.by_rules import Rules
 from elastream.web.address import DEFAULT_PORT, LOOPBACK, Address
@@ -125,6 +126,13 @@ def serving(shown: Shown, address: Address, wake: Callable[[], None]) -> Iterato
     with Server(feed, configuration, address, acting=acting) as server:
         _tell(server, asked=address.port, token=acting.token)
         yield feed, inbox
+
+
+def can_serve() -> bool:
+    """For a command that is of use without a page, too: where it is left out, why is said."""
+    if (lacks := missing("web")) is not None:
+        err.print(f"no page: {lacks}", soft_wrap=True)
+    return lacks is None
 
 
 def show_until_interrupted() -> None:

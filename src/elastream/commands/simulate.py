@@ -61,17 +61,19 @@ def simulate_command(
         if served is not None:
             feed, inbox = served
             watched = Watched(pace=pace, inbox=inbox, on_snapshot=feed.snapshot, on_event=feed.event)
-        plot = folder / f"{scenario.stem}-{chosen.name}.png"
+        file, title = folder / f"{scenario.stem}-{chosen.name}.png", f"{found.name} with {chosen.name} (simulated)"
         with writing_to(folder):
             run = _run(found, chosen.name, chosen.policy, chosen.knobs, quiet=as_json, watched=watched)
-            plots.plot_simulations({chosen.name: run}, plot, title=f"{found.name} with {chosen.name} (simulated)")
+            plot = plots.plot_simulations({chosen.name: run}, file, title=title)
         if record is not None:
             _record(run, record, chosen.header(found.name, "simulated"))
         if as_json:
-            print_json({"scenario": found.name, "policy": chosen.name, **run_json(run), "plot": str(plot)})
+            print_json(
+                {"scenario": found.name, "policy": chosen.name, **run_json(run), "plot": plot and str(plot)}
+            )
         else:
             console.print_simulation(out, found.name, chosen.name, run)
-            out.print(f"plot: {plot}" + (f", recording: {record}" if record else ""), soft_wrap=True)
+            out.print(plots.told(plot) + (f", recording: {record}" if record else ""), soft_wrap=True)
         if served is not None:
             feed.end()
             show_until_interrupted()
@@ -101,20 +103,20 @@ def compare(
     # all of them before the first run: a mistake in the last one is better found now
     known = [name for name in names if name != _IDEAL]
     chosen = {name: policy_and_knobs(name, given, found, beside=known) for name in known}
-    plot = folder / f"{scenario.stem}-compare.png"
+    file = folder / f"{scenario.stem}-compare.png"
     with writing_to(folder):
         runs = {
             name: _run(found, name, *chosen[name], quiet=as_json) if name in chosen else _ideal(found)
             for name in dict.fromkeys(names)
         }
-        plots.plot_simulations(runs, plot, title=f"{found.name} (simulated)")
+        plot = plots.plot_simulations(runs, file, title=f"{found.name} (simulated)")
     if as_json:
         results = {name: run_json(run) for name, run in runs.items()}
-        print_json({"scenario": found.name, "policies": results, "plot": str(plot)})
+        print_json({"scenario": found.name, "policies": results, "plot": plot and str(plot)})
         return
     out.rule(f"{found.name} (simulated)")
     console.print_elasticity(out, {name: run.elasticity for name, run in runs.items()})
-    out.print(f"plot: {plot}", soft_wrap=True)
+    out.print(plots.told(plot), soft_wrap=True)
 
 
 def _scenario(path: Path) -> Scenario:

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from elastream._version import __version__
 from elastream.durations import text as duration_text
 from elastream.options import settings_of
@@ -46,6 +43,9 @@ class Contents:
 
 
 def html(contents: Contents) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # an extra
+    from markupsafe import Markup
+
     environment = Environment(
         loader=PackageLoader("elastream.report"),
         autoescape=True,

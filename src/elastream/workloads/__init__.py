@@ -1,1 +1,1 @@
-"""Pipelines on Spark that the examples run, and the processes that write to their feeds."""
+"""Load for pipelines on Spark: the process that writes to a feed, and how such a process ends."""

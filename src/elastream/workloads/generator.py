@@ -9,11 +9,12 @@ the machine was late, so the rate holds on average. Records are numbered from wh
 from __future__ import annotations
 
 import functools
+import importlib
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import pyarrow as pa
 import typer
@@ -22,12 +23,12 @@ from elastream.arrivals.load import Load
 from elastream.arrivals.load_format import LoadEntry
 from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.kinds import open_channel
-from elastream.errors import InvalidInput, nearest
+from elastream.errors import InvalidInput
 from elastream.formats import parse, read_yaml
-from elastream.workloads import taxi_zone_rides
 from elastream.workloads.feed_process import run_writer
 
 SCHEMA = "id bigint, created_ms bigint, line string"
+SENTENCES = "sentences"
 MakeTable = Callable[..., pa.Table]
 """From the number of the first record, how many, and `created_ms`."""
 _VOCABULARY = tuple(f"word{number:03d}" for number in range(500))
@@ -49,21 +50,33 @@ def table(first: int, count: int, *, words: int, created_ms: int) -> pa.Table:
     )
 
 
-RECORDS: Mapping[str, MakeTable | None] = {"sentences": None, "rides": taxi_zone_rides.table}
+def records_of(name: str, *, words: int = 5) -> MakeTable:
+    """What makes the records: `sentences` are ours, `MODULE:FUNCTION` names a function that makes others."""
+    if name == SENTENCES:
+        return functools.partial(table, words=words)
+    module, _, function = name.partition(":")
+    if not (module and function):
+        raise InvalidInput(f"records: expected {SENTENCES!r} or MODULE:FUNCTION, found {name!r}")
+    try:
+        made = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInput(f"records: {name!r} cannot be imported: {error}") from None
+    if not callable(made):
+        raise InvalidInput(f"records: expected a function, found {name} = {made!r}")
+    return cast("MakeTable", made)
 
 
 def generate(
     channel: DurableChannel,
     load: Load,
     *,
-    words: int = 5,
+    make: MakeTable | None = None,
     tick_s: float,
     stopped: Callable[[], bool],
     duration_s: float = float("inf"),
-    make: MakeTable | None = None,
 ) -> int:
     """Write until stopped; how many records there are now. They are sentences where `make` makes no others."""
-    make = make or functools.partial(table, words=words)
+    make = make or records_of(SENTENCES)
     channel.create()
     began, due, written = time.monotonic(), 0.0, 0
     first = channel.log.head().records
@@ -85,7 +98,9 @@ def main(
     load: Annotated[str, typer.Option(help="As in a scenario, e.g. 'steps: [[0, 400], [60, 800]]' or '500'.")],
     words: Annotated[int, typer.Option(help="Words in a sentence.")] = 5,
     tick: Annotated[float, typer.Option(help="Seconds between two writes.")] = 0.25,
-    records: Annotated[str, typer.Option(help="What to write: sentences, or rides of taxis.")] = "sentences",
+    records: Annotated[
+        str, typer.Option(help="What to write: sentences, or what MODULE:FUNCTION makes.")
+    ] = SENTENCES,
     duration: Annotated[float, typer.Option(help="Seconds; for ever where not given.")] = float("inf"),
 ) -> None:
     """Write records to a feed at a rate that follows a load, whatever the pipeline does."""
@@ -95,18 +110,13 @@ def main(
     entry = parse(
         LoadEntry, {"constant": float(written)} if isinstance(written, int | float) else written, "--load"
     )
-    if records not in RECORDS:
-        raise InvalidInput(
-            f"--records: {', '.join(RECORDS)} are known, found {records!r}{nearest(records, RECORDS)}"
-        )
     generate(
         open_channel(folder),
         entry.load(Path.cwd()),
-        words=words,
+        make=records_of(records, words=words),
         tick_s=tick,
         duration_s=duration,
         stopped=lambda: bool(stopping),
-        make=RECORDS[records],
     )
 
 

@@ -29,7 +29,7 @@ from elastream.engines.spark.frames import frame_of
 from elastream.engines.spark.pipeline import Kind
 from elastream.engines.spark.run import PipelineFile
 from elastream.errors import ElastreamError, InvalidInput, nearest
-from elastream.workloads import generator
+from elastream.workloads.generator import records_of
 
 _SAMPLE = 2_000
 _TICK_S = 0.25
@@ -133,7 +133,7 @@ class _Pump:
 def _samples(file: PipelineFile, operator: str, job: DataJob) -> dict[str, pa.Table]:
     """What each operator before this one would send it."""
     pipeline, frames = file.pipeline, {}
-    make = generator.RECORDS[file.records] or (lambda *args, **more: generator.table(*args, words=5, **more))
+    make = records_of(file.records)
     for name in itertools.takewhile(lambda name: name != operator, pipeline.graph().order):
         step = pipeline[name]
         if step.kind is Kind.FEED:
@@ -151,6 +151,4 @@ def _check(file: PipelineFile, operator: str) -> None:
         raise InvalidInput(f"{operator!r} is no operator of {pipeline.name!r}{nearest(operator, names)}")
     if any(step.kind is Kind.SOURCE for step in pipeline.steps):
         raise InvalidInput("the capacity can be measured where the pipeline begins with feeds, found a source")
-    if file.records not in generator.RECORDS:
-        known = nearest(file.records, generator.RECORDS)
-        raise InvalidInput(f"{file.records!r} are no records that the generator can write{known}")
+    records_of(file.records)  # refused before anything is started

@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from elastream.dataflow import Dataflow
+from elastream.engines.spark.beside import importing_from, started_beside
 from elastream.engines.spark.channels.kinds import ChannelKind, delete_topics
 from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 from elastream.engines.spark.engine import SparkEngine
@@ -39,13 +40,13 @@ class PipelineFile:
     generator: tuple[str, ...] | None
     """The module that writes to the feed while the pipeline runs, and its arguments; none where others write."""
     records: str = "sentences"
-    """What kind of records the load generator writes."""
+    """What the load generator writes: `sentences`, or what `MODULE:FUNCTION` makes."""
     capacities: Mapping[str, float] = field(default_factory=dict)
     """Records per second that an instance of an operator can process, for instances that scale themselves."""
 
 
 def read_pipeline(path: Path) -> PipelineFile:
-    """Run a Python file that defines a `Pipeline`, and take it from there."""
+    """Run a Python file that defines a `Pipeline`, and take it from there. It finds the modules beside it."""
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
     name = f"pipeline_{path.stem}"  # not the stem: a file called numbers.py would take the place of Python's own
@@ -57,7 +58,8 @@ def read_pipeline(path: Path) -> PipelineFile:
     # Spark's Python workers do not find the file: what they are to run of it is sent to them
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
-        spec.loader.exec_module(module)
+        with importing_from(path.parent.absolute()):
+            spec.loader.exec_module(module)
     except InvalidInput as error:
         raise error.at(str(path)) from None
     except Exception as error:
@@ -85,12 +87,12 @@ def _generator_of(module: object, records: str, path: Path) -> tuple[str, ...] |
     load: Mapping[str, Any] | None = getattr(module, "load", None)
     given: Any = getattr(module, "generator", None)
     if given is None:
-        return None if load is None else records_at(load, records)
+        return None if load is None else started_beside(path.parent.absolute(), records_at(load, records))
     if load is not None:
         raise InvalidInput(f"{path}: either `load` or `generator` was expected, found both")
     if isinstance(given, str) or not given or not all(isinstance(word, str) for word in given):
         raise InvalidInput(f"{path}: generator: a module and its arguments, as strings, found {given!r}")
-    return tuple(given)
+    return started_beside(path.parent.absolute(), tuple(given))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elastream.errors import ElastreamError
+from elastream.extras import MissingExtra
 
 _ANSWER_TIMEOUT_S = 10.0
 _GRACE_S = 2.0
@@ -197,5 +198,5 @@ def _admin(servers: str) -> Any:
     try:
         from confluent_kafka.admin import AdminClient
     except ImportError:
-        raise ElastreamError("Kafka needs confluent-kafka: pip install 'elastream[kafka]'") from None
+        raise MissingExtra("kafka", "confluent_kafka") from None
     return AdminClient(client_settings(servers))

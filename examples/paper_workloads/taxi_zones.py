@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.workloads.taxi_zone_rides import EAST, NORTH, SCHEMA, SOUTH, WEST
+
+from .taxi_zone_rides import EAST, NORTH, SCHEMA, SOUTH, WEST
 
 CAPACITY_PER_S = 60.0
 RIDE_MS = 12

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +125,21 @@ class TraceReplay:
 
 
 def replay_of(path: Path, speed: float) -> TraceReplay:
-    return TraceReplay(at_us=_events(str(path))["at_us"].to_numpy(), speed=speed)
+    return TraceReplay(at_us=_EVENTS[str(path)]["at_us"].to_numpy(), speed=speed)
 
 
-@cache
-def _events(path: str) -> pa.Table:
-    return needed(read_task_events(Path(path)))
+class _ReadOnce(dict[str, pa.Table]):
+    """The events of each file. To other processes it is sent empty: they read for themselves."""
+
+    def __missing__(self, path: str) -> pa.Table:
+        self[path] = needed(read_task_events(Path(path)))
+        return self[path]
+
+    def __reduce__(self) -> tuple[type[_ReadOnce], tuple[()]]:
+        return (_ReadOnce, ())
+
+
+_EVENTS = _ReadOnce()
 
 
 def replayed(
@@ -192,4 +200,4 @@ class TaskEventsReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Part)
-        yield from _events(str(self._path)).slice(partition.first, partition.last - partition.first).to_batches()
+        yield from _EVENTS[str(self._path)].slice(partition.first, partition.last - partition.first).to_batches()

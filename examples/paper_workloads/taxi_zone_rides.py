@@ -10,7 +10,7 @@ import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -46,7 +46,7 @@ class ZoneRide:
 
 @cache
 def rides() -> tuple[ZoneRide, ...]:
-    file = files("elastream.workloads") / "rides" / "nyc_2015-12-01_noon.csv"
+    file = Path(__file__).with_name("rides") / "nyc_2015-12-01_noon.csv"
     with file.open(encoding="utf-8") as text:
         return tuple(
             ZoneRide(**{name: row[name] for name in _TEXTS}, **{name: float(row[name]) for name in _NUMBERS})  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elastream.workloads.taxi_replay import SCHEMA
+from .taxi_replay import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

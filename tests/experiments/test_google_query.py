@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow as pa
 
 from elastream.dataflow import Plan
-from elastream.workloads import google_query as query
-from elastream.workloads.google_statistics import INTERVAL_S
-from elastream.workloads.google_trace import EXTRACT, needed, read_task_events
+from examples.paper_workloads import google_query as query
+from examples.paper_workloads.google_statistics import INTERVAL_S
+from examples.paper_workloads.google_trace import EXTRACT, needed, read_task_events
 from experiments.workloads.google_with_pandas import differing, expected_results
 
 

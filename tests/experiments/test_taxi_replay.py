@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from elastream.errors import InvalidInput
-from elastream.workloads.taxi_hotspots import HOTSPOTS, nearest_hotspot
-from elastream.workloads.taxi_replay import RideReplay, read_rides
+from examples.paper_workloads.taxi_hotspots import HOTSPOTS, nearest_hotspot
+from examples.paper_workloads.taxi_replay import RideReplay, read_rides
 
 RIDES = read_rides()
 

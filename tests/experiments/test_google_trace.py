@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from elastream.errors import InvalidInput
-from elastream.workloads.google_statistics import (
+from examples.paper_workloads.google_statistics import (
     INTERVAL_S,
     NOW,
     STATISTICS,
@@ -21,7 +21,7 @@ from elastream.workloads.google_statistics import (
     MachineState,
     Sums,
 )
-from elastream.workloads.google_trace import EXTRACT, TaskEventsReader, TraceReplay, needed, read_task_events
+from examples.paper_workloads.google_trace import EXTRACT, TaskEventsReader, TraceReplay, needed, read_task_events
 from experiments.workloads.google_with_pandas import differing, expected_results, read_with_pandas
 
 # --- reading ----------------------------------------------------------------------------------------------------

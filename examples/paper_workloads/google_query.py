@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState
 
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.workloads.google_statistics import INTERVAL_S, ClusterState, Event, MachineState, told_of
-from elastream.workloads.google_trace import AS_FAST_AS_POSSIBLE, EXTRACT, replayed
+
+from .google_statistics import INTERVAL_S, ClusterState, Event, MachineState, told_of
+from .google_trace import AS_FAST_AS_POSSIBLE, EXTRACT, replayed
 
 SOURCE, MACHINES, CLUSTER, RESULTS = "task_events", "machines", "cluster", "results"
 MOST_INSTANCES = 8

@@ -1,6 +1,6 @@
 """Taxi rides replayed by their times, as in Gesscale's evaluation: a process that writes them to a feed.
 
-    python -m elastream.workloads.taxi_replay FOLDER --speed 10 --replication 3
+    python -m examples.paper_workloads.taxi_replay FOLDER --speed 10 --replication 3
 
 Ten seconds of the day are played in one, and every ride comes three times. It is an open loop: it does not slow
 down when the pipeline does. The rides are a fiftieth of those of a day (`rides/README.md`); the day begins again
@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -113,8 +112,8 @@ class RideReplay:
 
 def read_rides() -> tuple[Ride, ...]:
     """The bundled rides in the order of their pickup, without those that are invalid or came twice."""
-    file = files("elastream.workloads") / "rides" / "nyc_2015-12-01.csv.gz"
-    with file.open("rb") as packed, gzip.open(packed, "rt", encoding="utf-8", newline="") as text:
+    file = Path(__file__).with_name("rides") / "nyc_2015-12-01.csv.gz"
+    with gzip.open(file, "rt", encoding="utf-8", newline="") as text:
         rows = list(enumerate(csv.DictReader(text)))
     found, seen = [], set()
     for number, row in rows:

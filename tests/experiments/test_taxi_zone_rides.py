@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastream.workloads.taxi_zone_rides import in_zone, ride, rides, table
+from examples.paper_workloads.taxi_zone_rides import in_zone, ride, rides, table
 
 
 def test_the_extract_is_what_its_readme_says() -> None:
