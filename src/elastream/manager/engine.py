@@ -75,7 +75,7 @@ class Clock(Protocol):
     def now(self) -> float: ...
 
     def steady(self) -> float:
-        """Seconds since some time in the past, by a clock that nobody can set: for how long something took."""
+        """Seconds since some time in the past, by the monotonic clock: for how long something took."""
 
     def wait(self, seconds: float) -> None: ...
 

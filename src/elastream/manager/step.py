@@ -34,7 +34,7 @@ _LONGEST_BACKOFF = 32  # intervals to wait after the engine failed again and aga
 class Measured:
     snapshot: Snapshot
     passed_s: float | None = None
-    """Since the last one, by a clock that nobody can set; the window's own length where nobody measured it."""
+    """Since the last one, by the monotonic clock; the window's own length where nobody measured it."""
 
 
 @dataclass(frozen=True, kw_only=True)

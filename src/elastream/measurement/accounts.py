@@ -75,11 +75,11 @@ class Accounts:
 
     steps: tuple[StepAccount, ...]
     faults: tuple[str, ...] = ()
-    """Batches of this run that did not read what they were to read, in words."""
+    """Batches of this run that did not read what they were to read, as text."""
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """What does not add up, in words; nothing where every record is accounted for."""
+        """What does not add up, as text; nothing where every record is accounted for."""
         return (*(text for step in self.steps for text in step.differences), *self.faults)
 
     @property
@@ -157,7 +157,7 @@ class Counted(StrEnum):
 def read_fault(
     operator: str, batch: int, producer: str, *, offered: int, read: int, counted: Counted
 ) -> str | None:
-    """What is wrong with what a batch has read of an input, in words; None where it is what it was to read."""
+    """What is wrong with what a batch has read of an input, as text; None where it is what it was to read."""
     whole = offered > 0 and read > 0 and read % offered == 0
     right = {
         Counted.ONCE: read == offered,

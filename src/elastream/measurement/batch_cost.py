@@ -1,18 +1,18 @@
 """What a batch costs: the capacity model of an operator that works in micro-batches.
 
-A batch has a fixed price (planning, starting tasks, committing state) beside the price of its records. Over the
+A batch has a fixed cost (planning, starting tasks, committing state) beside the cost of its records. Over the
 last batches fit, with non-negative least squares,
 
     busy seconds of a batch = f₀ · tasks + f₁ · state partitions + c · records
 
-where a batch far beside the others (a collection of garbage, a disk that stalled) weighs less the farther it is.
+where an outlier (a collection of garbage, a disk that stalled) weighs less the larger its residual is.
 1/c is the true rate of a slot. With F = f₀·p + f₁·N the fixed busy seconds of a batch, h the driver's time for a
 batch, b the balance (mean task time over the longest) and T the longest batch that the latency target allows, a
 rate λ needs
 
     p · b · (T − h)  ≥  F + c · λ · T
 
-which is DS2's λ / true rate where the fixed prices vanish.
+which is DS2's λ / true rate where the fixed costs vanish.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEAST = 1e-12  # what is less than that is rounding, and must not be divided by
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchCost:
-    """The fitted prices of an operator; a curve from instances to records per second and back."""
+    """The fitted costs of an operator; a curve from instances to records per second and back."""
 
     per_record_s: float
     per_task_s: float
@@ -74,12 +74,12 @@ class BatchCost:
         return self.per_state_partition_s * self.state_partitions
 
     def capacity(self, instances: float) -> float:
-        """Records per second that so many instances sustain; 0 where the fixed prices leave no time."""
+        """Records per second that so many instances sustain; 0 where the fixed costs leave no time."""
         seconds = instances * self._per_instance_s - self._for_state_s
         return max(0.0, seconds) / (self.per_record_s * self.longest_batch_s)
 
     def needed(self, records_per_s: float) -> float:
-        """Instances for a rate; infinite where a batch is all fixed price."""
+        """Instances for a rate; infinite where a batch is all fixed cost."""
         if self._per_instance_s <= 0:
             return math.inf
         return (
@@ -87,13 +87,13 @@ class BatchCost:
         ) / self._per_instance_s
 
     def __str__(self) -> str:
-        prices = {
+        costs = {
             "a record costs": self.per_record_s,
             "a task": self.per_task_s,
             "the state of a batch": self._for_state_s,
             "the driver": self.driver_s,
         }
-        told = ", ".join(f"{what} {_time(price_s)}" for what, price_s in prices.items() if price_s >= _LEAST)
+        told = ", ".join(f"{what} {_time(cost_s)}" for what, cost_s in costs.items() if cost_s >= _LEAST)
         return f"{told}, and a batch may take {self.longest_batch_s:g} s"
 
 
@@ -119,7 +119,7 @@ class Batch:
 
 
 class BatchMemory:
-    """Recent batches, chosen so that they differ: of batches that are all alike nobody can tell the price of a
+    """Recent batches, chosen so that they differ: of batches that are all alike nobody can tell the cost of a
     record from that of a batch. Of each size (by powers of two) only the newest few are kept, so that the small
     ones of a quiet time outlive many large ones, though not for ever."""
 
@@ -154,13 +154,13 @@ LEAST_BATCHES = 4
 
 
 def fit(batches: Sequence[Batch], *, state_partitions: int, longest_batch_s: float) -> BatchCost | None:
-    """The prices that explain the batches best; None while too few of them had records."""
+    """The costs that explain the batches best; None while too few of them had records."""
     with_records = [batch for batch in batches if batch.records > 0 and batch.tasks > 0]
     if len(with_records) < LEAST_BATCHES:
         return None
-    per_task_s, per_partition_s, per_record_s = _prices(with_records, state_partitions)
+    per_task_s, per_partition_s, per_record_s = _costs(with_records, state_partitions)
     if per_record_s < _LEAST:
-        # The batches were all alike, or the fixed price hid that of the records: then all of it is theirs,
+        # The batches were all alike, or the fixed cost hid that of the records: then all of it is theirs,
         # as plain DS2 would have it.
         per_task_s = per_partition_s = 0.0
         per_record_s = sum(b.busy_s for b in with_records) / sum(b.records for b in with_records)
@@ -177,7 +177,7 @@ def fit(batches: Sequence[Batch], *, state_partitions: int, longest_batch_s: flo
     )
 
 
-def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, float, float]:
+def _costs(batches: Sequence[Batch], state_partitions: int) -> tuple[float, float, float]:
     """f₀, f₁ and c. What does not vary over the batches cannot be told from the rest, and is 0."""
     from scipy.optimize import nnls  # not for every agent beside an operator: it takes 40 MB
 
@@ -202,18 +202,20 @@ def _prices(batches: Sequence[Batch], state_partitions: int) -> tuple[float, flo
 
 
 _ROUNDS = 20
-_DEVIATION = 1.4826  # in middle distances, where distances are normal: unlike their squares, not moved by a few
-_FAR = 1.345 * _DEVIATION  # Huber's own choice: little is lost where no batch stalled
+_DEVIATION = (
+    1.4826  # standard deviations of normal residuals for their median absolute value, which few cannot move
+)
+_HUBER = 1.345 * _DEVIATION  # Huber's own choice: little is lost where there is no outlier
 
 
-def _weights(beside_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Huber's: 1 for a batch that is about where it should be, less the farther it is beside that.
+def _weights(residuals_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Huber's: 1 for a batch with a usual residual, less the larger it is.
 
     Plain least squares follow a single batch that stalled, and until many of its size have come: to far too few
-    instances, or far too many. A price that has really changed is still learned: its batches are soon the many.
+    instances, or far too many. A cost that has really changed is still learned: its batches are soon the many.
     """
-    far_s = max(_FAR * float(np.median(beside_s)), _LEAST)
-    return far_s / np.maximum(beside_s, far_s)
+    usual_s = max(_HUBER * float(np.median(residuals_s)), _LEAST)
+    return usual_s / np.maximum(residuals_s, usual_s)
 
 
 def _balance(batches: Sequence[Batch]) -> float:

@@ -73,7 +73,7 @@ class Health(StrEnum):
 
 
 class BatchView(View):
-    """Where the time of a batch goes, by the fitted prices, for all that comes in during the longest batch."""
+    """Where the time of a batch goes, by the fitted costs, for all that comes in during the longest batch."""
 
     driver_s: float = Field(description="planning and committing, whatever the batch holds")
     fixed_s: float = Field(description="starting tasks and committing state, shared by the instances")

@@ -107,7 +107,7 @@ class Feed:
 
     @property
     def latest_age_s(self) -> float | None:
-        """Since the newest window came, by a clock that nobody can set; None before the first."""
+        """Since the newest window came, by the monotonic clock; None before the first."""
         return None if self._latest_at is None else time.monotonic() - self._latest_at
 
     def join(self, after: str | None = None, on_drop: Callable[[], None] = lambda: None) -> Viewer:

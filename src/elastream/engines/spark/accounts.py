@@ -91,7 +91,7 @@ class Books:
             write_ledger(self._workspace.ledger(name), book.ledger)
 
     def new_faults(self) -> tuple[str, ...]:
-        """Batches that did not read what they were to read, since the last call, in words."""
+        """Batches that did not read what they were to read, since the last call, as text."""
         found = tuple(self._faults[self._told_faults :])
         self._told_faults = len(self._faults)
         return found

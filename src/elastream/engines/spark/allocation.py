@@ -42,13 +42,13 @@ _POLL_S = 0.2
 
 
 class Allocation(Protocol):
-    """Who provides the slots. What is missing is told in words, and the run goes on with what there is.
+    """Who provides the slots. What is missing is told as text, and the run goes on with what there is.
 
     Where instances have nodes, these are chosen before each action; a NoNodeLeftError ends it before it has begun.
     """
 
     def choose(self, plan: Mapping[str, int], wanted: Placement) -> str:
-        """Before an action: on which nodes the plan will run; what had to be chosen again, in words."""
+        """Before an action: on which nodes the plan will run; what had to be chosen again, as text."""
 
     def begin(self, slots: int) -> str | None:
         """Before the queries start."""
@@ -60,7 +60,7 @@ class Allocation(Protocol):
         """After operators got fewer tasks: executors that are too many go when their tasks have ended."""
 
     def tend(self) -> list[str]:
-        """Before a measurement: replace what is gone; what spoils the measurement, in words."""
+        """Before a measurement: replace what is gone; what spoils the measurement, as text."""
 
     def nodes(self) -> tuple[NodePool | None, Placement]:
         """The nodes that there are, and those of each operator."""

@@ -1,8 +1,8 @@
 """How many records a batch may hold, so that a backlog is worked off in batches between which things can change.
 
-A batch has a price, whatever it holds, and each of its records costs time. Only the second part shrinks with the
-batch. Where the price alone is more than a batch should take, as on a machine that is busy with something else,
-ever smaller batches would not be shorter, only ever more of them: then the records may take as long as the price.
+A batch has a fixed cost, whatever it holds, and each of its records costs time. Only the second part shrinks with
+the batch. Where the fixed cost alone is more than a batch should take, as on a machine that is busy with something
+else, ever smaller batches would not be shorter, only ever more of them: then the records may take as long as it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _LONG, _SHORT = 1.2, 0.7  # of the longest batch that is wanted: one that took longer, or could take longer
-_DIFFERENT = 0.2  # sizes must differ by so much for their times to tell the price from the records' cost
+_DIFFERENT = 0.2  # sizes must differ by so much for their times to tell the fixed cost from that of the records
 _LEAST, _MOST = 5, 100_000_000
 
 
@@ -25,9 +25,9 @@ class FullBatch:
 def next_size(now: FullBatch, before: FullBatch | None, *, longest_s: float) -> int:
     """How many records the next batch may hold; `before` is the last full one of another size."""
     if now.took_s > _LONG * longest_s:
-        price_s = _price_s(now, before)
-        for_records_s = max(longest_s - price_s, price_s)
-        return at_most(now.records * min(2.0, for_records_s / max(now.took_s - price_s, 1e-9)))
+        fixed_s = _fixed_s(now, before)
+        for_records_s = max(longest_s - fixed_s, fixed_s)
+        return at_most(now.records * min(2.0, for_records_s / max(now.took_s - fixed_s, 1e-9)))
     if now.took_s < _SHORT * longest_s:
         return at_most(2.0 * now.records)
     return now.records
@@ -44,7 +44,7 @@ def at_most(records: float) -> int:
     return min(_MOST, max(_LEAST, round(records)))
 
 
-def _price_s(now: FullBatch, before: FullBatch | None) -> float:
+def _fixed_s(now: FullBatch, before: FullBatch | None) -> float:
     """Of a batch without records, by the line through two of them; 0 where there is only one."""
     if before is None or before.records == now.records:
         return 0.0

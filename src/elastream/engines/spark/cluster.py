@@ -113,7 +113,7 @@ class StandaloneCluster:
         self.daemons.stop()
 
     def ended(self) -> list[str]:
-        """Who has ended since this was last asked, in words."""
+        """Who has ended since this was last asked, as text."""
         return self.daemons.ended()
 
     @property

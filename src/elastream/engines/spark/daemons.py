@@ -91,7 +91,7 @@ class Daemons:
         return tuple(filter(self.is_alive, self._processes))
 
     def ended(self) -> list[str]:
-        """Who has ended since this was last asked, in words."""
+        """Who has ended since this was last asked, as text."""
         found = []
         for name in self._processes:
             if name not in self._told and not self.is_alive(name):

@@ -120,7 +120,7 @@ class SparkEngine:
         self._allocation = _allocation(spark, api, pipeline, executors or ExecutorOptions(), on_nodes)
         self.halted = False
         self.shortage: str | None = None
-        """Why the plan in force has more slots than there are, in words."""
+        """Why the plan in force has more slots than there are, as text."""
         self._lacked_at_start: tuple[str, ...] = ()
         self._core_waits = _core_waits(spark)
         self._python_cores = python_cores(spark)
@@ -283,7 +283,7 @@ class SparkEngine:
         return sum((self._stages.last_tasks(str(query.query.runId)) for query in stateful), Counter())
 
     def _tend(self) -> list[str]:
-        """Replace nodes that are gone; what that spoils, in words."""
+        """Replace nodes that are gone; what that spoils, as text."""
         told = self._allocation.tend()
         for text in told:
             _log.warning("%s", text)
@@ -437,7 +437,7 @@ class SparkEngine:
         return min(1.0, python_s / other_s) if other_s > 0 else 0.0
 
     def _take_in(self) -> list[str]:
-        """Take in the batches that ended since the last time; what was missed, in words."""
+        """Take in the batches that ended since the last time; what was missed, as text."""
         # in this order: of a batch that has ended all stages are known, of one that is about to only some
         progress = {name: query.recent_progress() for name, query in self._queries.items()}
         for name, entries in progress.items():
@@ -470,7 +470,7 @@ class SparkEngine:
         return notes
 
     def _revive(self) -> list[str]:
-        """Start queries again that failed; what failed, in words. One that fails again and again ends the run."""
+        """Start queries again that failed; what failed, as text. One that fails again and again ends the run."""
         failed = []
         for name, query in self._queries.items():
             error = query.failure()

@@ -123,7 +123,7 @@ def local_shortage(slots: int, master: str) -> str | None:
 
 
 def shortage(slots: int, *, up: int, options: ExecutorOptions, fitting: int | None) -> str | None:
-    """What a plan lacks on a cluster with so many executors up, in words, with how many slots there are."""
+    """What a plan lacks on a cluster with so many executors up, as text, with how many slots there are."""
     there = up * options.cores
     if slots <= there:
         return None

@@ -65,7 +65,7 @@ class StepMeter:
         stages: Stages,
         core_wait: float | None = None,
     ) -> list[str]:
-        """Take in the batches that ended since the last time, and what each put out; what was missed, in words.
+        """Take in the batches that ended since the last time, and what each put out; what was missed, as text.
 
         `core_wait` is what tasks waited for a core for each second that they had one, where that is known.
         """

@@ -133,7 +133,7 @@ class OnNodes:
     # The allocation
 
     def choose(self, plan: Mapping[str, int], wanted: Placement) -> str:
-        """Where the instances of this plan will run; what had to be chosen again, in words."""
+        """Where the instances of this plan will run; what had to be chosen again, as text."""
         chosen = self._places(self._placement).for_plan({self._operator: plan[self._operator]}, wanted)
         self._next = chosen.placement
         return chosen.told
@@ -174,7 +174,7 @@ class OnNodes:
         return f"{self._where()}; {', '.join(leaving)} to leave" if leaving else self._where()
 
     def tend(self) -> list[str]:
-        """Stop workers that have finished and replace nodes that are gone; what spoils a measurement, in words."""
+        """Stop workers that have finished and replace nodes that are gone; what spoils a measurement, as text."""
         on = self._executors_on()
         for node in sorted(self._roster.leaving):
             if node not in on or not self._workers.is_alive(node):
@@ -244,7 +244,7 @@ class OnNodes:
         self._executors.request(len(self._roster.up) + joining)
 
     def _lost(self, node: str, *, joining: int = 0) -> str:
-        """It is left alone for a while; why, in words. So many others are about to join."""
+        """It is left alone for a while; why, as text. So many others are about to join."""
         alive = self._workers.is_alive(node)
         why = f"no executor came up on {node}" if alive else self._workers.how_ended(node)
         self._roster = self._roster.lost(node, self._clock())

@@ -63,7 +63,7 @@ class Stages:
         self._work: OrderedDict[tuple[str, int], Work] = OrderedDict()
 
     def look(self) -> list[str]:
-        """Take in what was finished since the last look; what was missed, in words."""
+        """Take in what was finished since the last look; what was missed, as text."""
         jobs = sorted(self._api.get("/jobs"), key=lambda job: int(job["jobId"]))
         stages = {stage["stageId"]: stage for stage in self._api.get("/stages?status=complete")}
         gaps = []

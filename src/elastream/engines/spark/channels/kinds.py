@@ -196,7 +196,7 @@ def check_kind(folder: Path, wanted: ChannelKind) -> None:
 
 
 def delete_topics(folder: Path) -> list[str]:
-    """Delete what the channels in this folder keep elsewhere, before it is deleted; what is left, in words."""
+    """Delete what the channels in this folder keep elsewhere, before it is deleted; what is left, as text."""
     left = []
     for path in sorted(folder.glob(f"*/{_FILE}")):
         found = _read(path.parent)
