@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from elastream.manager.engine import EngineKind as EngineKind
     from elastream.manager.engine import Job as Job
     from elastream.manager.engine import RescaleOutcome as RescaleOutcome
+    from elastream.measurement import Measurement as Measurement
     from elastream.measurement import Reading as Reading
     from elastream.measurement import Snapshot as Snapshot
     from elastream.measurement.snapshot_format import read_snapshot as read_snapshot
@@ -50,6 +51,7 @@ _HOMES = {
     "InvalidInput": "elastream.errors",
     "Job": "elastream.manager.engine",
     "Knowledge": "elastream.policies.knowledge",
+    "Measurement": "elastream.measurement",
     "Operator": "elastream.dataflow",
     "Pipeline": "elastream.engines.spark.pipeline",
     "Plan": "elastream.dataflow",
