@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Pipelines": ("Pipeline", "run"),
-    "What was measured, and what it calls for": ("read_snapshot", "Snapshot", "Measurement", "Reading", "evaluate"),
+    "What was measured, and what it calls for": (
+        "read_snapshot",
+        "Snapshot",
+        "Measurement",
+        "Reading",
+        "evaluate",
+    ),
     "Writing a policy": ("policy", "option", "Policy", "Knowledge", "Proposal", "Advice", "Reason", "ReasonKind"),
     "Writing an engine": ("Engine", "EngineKind", "Job", "Clock", "Decision", "RescaleOutcome"),
     "What runs": ("Dataflow", "Operator", "Plan"),
