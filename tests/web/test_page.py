@@ -16,6 +16,7 @@ from elastream.manager.events import Held, Trouble
 from elastream.measurement import Snapshot
 from elastream.measurement.executor import ExecutorReading
 from elastream.measurement.recording import RunHeader
+from elastream.measurement.tasks import TaskSpread
 from elastream.showing.views import ConfigurationView
 from elastream.testing import alike, chain, snapshot_of
 from elastream.web.address import Address
@@ -210,6 +211,28 @@ def test_late_records_are_told_with_the_operator_that_drops_them(browser: Browse
         browser.wait(lambda: "Dropped as late\n≥ 180" in browser.text("#summary"), "the sum")
         feed.snapshot(replace(window, at_s=50.0))
         browser.wait(lambda: "Note" not in browser.text("#banners"), "what no longer holds is not said")
+
+
+def test_a_task_with_half_of_the_records_is_seen_on_the_page(browser: Browser) -> None:
+    spread = TaskSpread(tasks=4, records_total=800, records=(100, 130, 135, 200, 400), busy_s=(0.1,) * 5)
+    (one,) = alike("map", records_per_s=800, useful_share=0.4)
+    skewed = replace(one, instances=2, tasks=spread)
+    feed = Feed("p")
+    feed.snapshot(
+        snapshot_of(
+            edges=chain("source", "map"),
+            source_rates={"source": 800.0},
+            readings=[skewed],
+            parallelism={"map": 2},
+        )
+    )
+    with Server(feed, RECORDING, Address(port=0)) as server:
+        browser.open(server.url)
+        browser.wait_until_drawn()
+        browser.run("document.querySelector('.card[data-kind=\"sink\"]').click()")
+        facts = browser.wait(lambda: browser.text(".facts"), "what is known of it")
+        assert re.search(r"Largest share\s+50 %", facts)
+        assert re.search(r"Skew\s+2.0 ×", facts)
 
 
 def test_a_window_that_is_short_without_anyone_behind_is_not_said_to_keep_up(browser: Browser) -> None:
