@@ -22,8 +22,9 @@ test: $(READY) lint test-jars test-tools $(CLASSES)  ## everything that must hol
 # one for each core: more of them finish sooner on an idle machine, and on a busy one Spark's processes time out
 TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, min(os.cpu_count() or 1, 8)))')
 
-test-fast: $(READY)  ## for every day: all that needs neither Spark, Kafka nor a browser, in two minutes
-	$(BIN)/pytest --numprocesses logical --dist loadfile --ignore tests/spark -m 'not long and not slow'
+test-fast: $(READY)  ## for every day, in two minutes: neither Spark, Kafka, a browser nor other processes, experiments, benchmarks
+	$(BIN)/pytest --numprocesses logical --dist loadfile -m 'not long and not slow' \
+	  $(addprefix --ignore=tests/,spark experiments processes test_benchmarks.py test_benchmarks_spark.py)
 
 # half a minute that the Javas of the tests save several times over; without it they are slower, and nothing else
 $(CLASSES): $(READY)
