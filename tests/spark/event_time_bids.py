@@ -156,26 +156,26 @@ class Watch:
 
 
 def main() -> None:
+    """In one session, with Kafka's connector in it: a Java keeps the class path with which it began."""
     failed = False
-    for kind, window_s, how in product(("files", "kafka"), (10, 60), ("left alone", "killed", "rescaled")):
-        form = Form(window_s=window_s, how=how)
-        failed |= not _tell(form, kind)
+    with (
+        tempfile.TemporaryDirectory(prefix="bids-") as name,
+        surroundings("kafka", Path(name) / "spark.log") as (spark, broker),
+    ):
+        assert broker is not None
+        kinds = {"kafka": Kafka(servers=broker.servers), "files": Files()}
+        for kind, window_s, how in product(kinds, (10, 60), ("left alone", "killed", "rescaled")):
+            folder = Path(name) / f"{kind}-{window_s}-{how.replace(' ', '-')}"
+            failed |= not _tell(spark, folder, Form(window_s=window_s, how=how), kind, kinds[kind])
     sys.exit(1 if failed else None)
 
 
-def _tell(form: Form, kind: str) -> bool:
-    with (
-        tempfile.TemporaryDirectory(prefix="bids-") as name,
-        surroundings(kind, Path(name) / "spark.log") as around,
-    ):
-        spark, broker = around
-        folder = Path(name)
-        channels = Files() if broker is None else Kafka(servers=broker.servers)
-        plain = plain_counts(spark, folder / "plain", form)
-        began_s = time.monotonic()
-        found = counts_here(spark, folder / "elastream", form, channels)
-        took_s = time.monotonic() - began_s
-        faults = [*differences("by definition", found, closed_windows(form)), *differences("plain", found, plain)]
+def _tell(spark: SparkSession, folder: Path, form: Form, kind: str, channels: ChannelKind) -> bool:
+    plain = plain_counts(spark, folder / "plain", form)
+    began_s = time.monotonic()
+    found = counts_here(spark, folder / "elastream", form, channels)
+    took_s = time.monotonic() - began_s
+    faults = [*differences("by definition", found, closed_windows(form)), *differences("plain", found, plain)]
     counted, of = (sum(row[2] for row in rows) for rows in (found, plain))
     what = f"{form.window_s} s windows over {form.bids:,} bids, channels of {kind}, {form.how}"
     print(f"{what}: {counted:,} of {of:,} counted in {took_s:.0f} s; {'; '.join(faults) or 'ok'}", flush=True)
