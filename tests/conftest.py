@@ -1,6 +1,6 @@
 """The order of the tests: files that take minutes come first, so that no worker is left alone with one at the end.
-What starts more than Python is marked slow. No test fails for being slow on a machine that does other things, too.
-And one browser for all that look at the page, one broker of Kafka for all that need it."""
+What starts more than Python, and evidence, is marked slow. No test fails for being slow on a machine that does other
+things, too. And one browser for all that look at the page, one broker of Kafka for all that need it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ settings.load_profile("patient")
 os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 os.environ.pop("COLUMNS", None)  # pytest-xdist tells its workers how wide the terminal is; tests say it themselves
 
-_SPARK = Path(__file__).parent / "spark"
+_TESTS = Path(__file__).parent
+_SPARK = _TESTS / "spark"
 _LONGEST = (
     "test_event_time",
     "test_event_time_bad_input",
@@ -40,13 +41,15 @@ _LONGEST = (
     "test_spark_contract",
 )
 """Files of some minutes each."""
+_SLOW_FOLDERS = ("spark", "experiments", "processes")
+_SLOW_FILES = ("test_benchmarks", "test_benchmarks_spark")
 _SLOW_FIXTURES = {"java", "spark", "broker", "browser", "channels"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before the marks are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _starts_more_than_python(item):
+        if _is_slow(item):
             item.add_marker("slow")
     items.sort(key=_turn)
 
@@ -58,10 +61,11 @@ def _turn(item: pytest.Item) -> int:
     return len(_LONGEST) + (not item.path.is_relative_to(_SPARK))
 
 
-def _starts_more_than_python(item: pytest.Item) -> bool:
+def _is_slow(item: pytest.Item) -> bool:
     parameters = getattr(item, "callspec", None)  # a fixture with the parameter "kafka" asks for the broker itself
     return (
-        item.path.is_relative_to(_SPARK)
+        item.path.relative_to(_TESTS).parts[0] in _SLOW_FOLDERS
+        or item.path.stem in _SLOW_FILES
         or bool(_SLOW_FIXTURES & set(getattr(item, "fixturenames", ())))
         or (parameters is not None and "kafka" in parameters.params.values())
     )

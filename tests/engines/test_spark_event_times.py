@@ -87,7 +87,9 @@ def test_inputs_that_are_put_together_before_the_watermark_are_refused() -> None
 def test_what_nobody_follows_may_be_put_together_anywhere() -> None:
     both = StepEventTime(passed_on={"a": {"at": "at"}, "b": {"at": "at"}})
     reads = {"a": (), "b": (), "both": ("a", "b"), "kept": ("both",)}
-    EventTimes.of({"a": _SOURCE, "b": _SOURCE, "both": both, "kept": _SINK}, reads).check()
+    found = EventTimes.of({"a": _SOURCE, "b": _SOURCE, "both": both, "kept": _SINK}, reads)
+    found.check()  # refuses nothing
+    assert [found.column_to_cut_by(name, _BIDS) for name in ("a", "b", "both")] == [None] * 3
 
 
 def test_a_watermark_above_a_union_is_declared_on_each_input() -> None:
