@@ -1,6 +1,6 @@
 """The order of the tests: files that take minutes come first, so that no worker is left alone with one at the end.
-What starts more than Python, and evidence, is marked slow. No test fails for being slow on a machine that does other
-things, too. And one browser for all that look at the page, one broker of Kafka for all that need it."""
+What starts more than Python, and evidence, is marked slow. No test fails for being slow on a machine that does
+other things, too. And one browser for all that look at the page, one broker of Kafka for all that need it."""
 
 from __future__ import annotations
 
