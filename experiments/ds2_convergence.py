@@ -35,7 +35,9 @@ from experiments.workloads.nexmark_shapes import AUCTIONS, BIDS, PERSONS, Q1, Q2
 # The paper, §5.1 and §5.4
 _STARTS = (8, 12, 16, 20, 24, 28)
 _SLOTS = 36  # 12 task managers with 3 each
-_KNOBS = Knobs(interval_s=30.0, warm_up_intervals=1, activation_intervals=5, target_rate_ratio=1.0)
+_KNOBS = Knobs(
+    interval_s=30.0, warm_up_intervals=1, activation_intervals=5, target_rate_ratio=1.0, scale_down_delay_s=0.0
+)
 _DOWNTIME_S = (30.0, 50.0)  # §5.3
 _PAPER_ACTIONS = {1: 19, 2: 14, 3: 3}
 
@@ -44,6 +46,7 @@ _EXPONENT_WITH_SHUFFLE = 0.78
 _NOISE = 0.01
 _QUIET_INTERVALS = 2 * _KNOBS.activation_intervals
 _PLAIN, _LEARNED = "ds2", "ds2-learned"
+_AS_PUBLISHED = {"single_window": True, "catch_up_s": None}  # both of them
 _MOST_ACTIONS = {_PLAIN: 3, _LEARNED: 2}
 
 _DIFFERS = (
@@ -144,7 +147,7 @@ def run(progress: Progress) -> Report:
 def _run(case: _Case, start: int, policy: str) -> _Run:
     model = case.model(start)
     ideal = Ideal(model)
-    settled = settle(model, create(policy), _KNOBS, quiet_intervals=_QUIET_INTERVALS)
+    settled = settle(model, create(policy, _AS_PUBLISHED), _KNOBS, quiet_intervals=_QUIET_INTERVALS)
     return _Run(
         case=case,
         start=start,

@@ -23,7 +23,7 @@ from elastream.engines.simulated.engine import SimulatedEngine
 from elastream.engines.simulated.engine_model import EngineModel, SourceModel
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.manager.knobs import Knobs
-from elastream.policies.ds2 import DS2
+from elastream.policies.ds2 import AS_PUBLISHED
 from elastream.showing import colours
 from experiments.frame import Check, Progress, Report, experiment
 from experiments.wordcount import (
@@ -55,7 +55,9 @@ HIGH_PER_S, LOW_PER_S = 2_000_000.0, 1_000_000.0
 START = (10, 5)
 _PHASE_S = 600.0  # each phase, the first counted from when it had settled
 DOWNTIME_S = (30.0, 50.0)
-KNOBS = Knobs(interval_s=10.0, warm_up_intervals=3, activation_intervals=1, target_rate_ratio=1.0)
+KNOBS = Knobs(
+    interval_s=10.0, warm_up_intervals=3, activation_intervals=1, target_rate_ratio=1.0, scale_down_delay_s=0.0
+)
 _ANSWERS = (
     _Answer(sentences_per_s=HIGH_PER_S, plan=(10, 5), answer=(14, 7)),
     _Answer(sentences_per_s=HIGH_PER_S, plan=(14, 7), answer=(19, 11)),
@@ -104,11 +106,13 @@ _DIFFERS = (
 )
 def run(progress: Progress) -> Report:
     progress("first phase", 0.0)
-    first = simulate(flink_word_count(Constant(records_per_s=HIGH_PER_S)), DS2(), KNOBS, duration_s=_PHASE_S)
+    first = simulate(
+        flink_word_count(Constant(records_per_s=HIGH_PER_S)), AS_PUBLISHED, KNOBS, duration_s=_PHASE_S
+    )
     change_s = settled_s(first) + _PHASE_S
     progress("both phases", 0.2)
     load = Steps(steps=((0.0, HIGH_PER_S), (change_s, LOW_PER_S)))
-    both = simulate(flink_word_count(load), DS2(), KNOBS, duration_s=change_s + _PHASE_S)
+    both = simulate(flink_word_count(load), AS_PUBLISHED, KNOBS, duration_s=change_s + _PHASE_S)
     progress("one instance fewer", 0.6)
     high, low = path(both, to_s=change_s), path(both, from_s=change_s)
     checks = (

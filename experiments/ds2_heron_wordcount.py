@@ -20,7 +20,7 @@ from elastream.engines.simulated.engine_model import EngineModel, SourceModel
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.manager.knobs import Knobs
 from elastream.policies.dhalion import Dhalion
-from elastream.policies.ds2 import DS2
+from elastream.policies.ds2 import AS_PUBLISHED
 from elastream.showing import colours
 from experiments.frame import Check, Progress, Report, experiment
 from experiments.wordcount import (
@@ -67,11 +67,18 @@ _DURATION_S = 2700.0
 _LEAST_DHALION_ACTIONS = 4
 _CURVE_EVERY_S = 20
 
-_DS2_KNOBS = Knobs(interval_s=_INTERVAL_S, warm_up_intervals=0, activation_intervals=1, target_rate_ratio=1.0)
+_DS2_KNOBS = Knobs(
+    interval_s=_INTERVAL_S,
+    warm_up_intervals=0,
+    activation_intervals=1,
+    target_rate_ratio=1.0,
+    scale_down_delay_s=0.0,
+)
 _DHALION_KNOBS = Knobs(
     interval_s=_LOOK_S,
     warm_up_intervals=round(_LOOK_AFTER_ACTION_S / _LOOK_S) - 1,
     activation_intervals=1,
+    scale_down_delay_s=0.0,
     target_rate_ratio=0.0,  # Heron knows neither of these two
     rollback_drop=None,
 )
@@ -101,7 +108,7 @@ _DIFFERS = (
 )
 def run(progress: Progress) -> Report:
     progress("DS2", 0.0)
-    ds2 = simulate(_model(_REPLAY_PACE), DS2(), _DS2_KNOBS, duration_s=_DURATION_S)
+    ds2 = simulate(_model(_REPLAY_PACE), AS_PUBLISHED, _DS2_KNOBS, duration_s=_DURATION_S)
     dhalion: dict[float, Simulation] = {}
     for number, pace in enumerate((_REPLAY_PACE, *_OTHER_PACES), start=1):
         progress(f"Dhalion, replay at {_pace_text(pace)}", number / (len(_OTHER_PACES) + 2))

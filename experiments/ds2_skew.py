@@ -24,7 +24,7 @@ from elastream.engines.simulated.ideal import Ideal
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.manager.events import Proposed
 from elastream.measurement.flow import achieved_share
-from elastream.policies.ds2 import DS2
+from elastream.policies.ds2 import AS_PUBLISHED
 from elastream.policies.proposal import Proposal, ReasonKind
 from elastream.showing import colours
 from experiments.ds2_flink_wordcount import DOWNTIME_S, HIGH_PER_S, KNOBS, SMALL_QUEUE, flink_word_count
@@ -169,7 +169,7 @@ def run(progress: Progress) -> Report:
 
 
 def _run(case: _Case, hot_share: float | None) -> _Run:
-    simulation = simulate(case.model(hot_share), DS2(), KNOBS, duration_s=_DURATION_S)
+    simulation = simulate(case.model(hot_share), AS_PUBLISHED, KNOBS, duration_s=_DURATION_S)
     return _Run(case=case, hot_share=hot_share, simulation=simulation)
 
 

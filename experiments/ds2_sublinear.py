@@ -11,7 +11,7 @@ measurement on there is a curve, and then at most two more actions may follow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from statistics import fmean
@@ -24,7 +24,7 @@ from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
 from elastream.engines.simulated.engine_model import EngineModel, OperatorModel, SourceModel
 from elastream.engines.simulated.ideal import Ideal
 from elastream.manager.knobs import Knobs
-from elastream.policies.ds2 import DS2
+from elastream.policies.ds2 import AS_PUBLISHED
 from elastream.showing import colours
 from experiments.frame import Check, Progress, Report, experiment
 from experiments.panels import new_panels
@@ -43,6 +43,7 @@ _KNOBS = Knobs(
     activation_intervals=5,
     minimum_change_share=0.1,
     target_rate_ratio=1.0,
+    scale_down_delay_s=0.0,
 )
 _QUIET_INTERVALS = 2 * _KNOBS.activation_intervals
 _STEP_S = 3.0
@@ -180,7 +181,7 @@ def _run(case: _Case, seed: int) -> _Run:
     plain, learned = (
         settle(
             model,
-            DS2(learned_curve=learned),
+            replace(AS_PUBLISHED, learned_curve=learned),
             _KNOBS,
             quiet_intervals=_QUIET_INTERVALS,
             enough=lambda plan: plan[_OPERATOR] >= least,

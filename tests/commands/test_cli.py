@@ -508,7 +508,7 @@ def test_replay_tells_what_would_have_been_decided(run: Run, recording: Path) ->
     decided = [event for event in result.json if event["event"] == "decided"]
     assert decided[0]["dry_run"] is True
     assert decided[0]["decision"]["kind"] == "rescale"
-    assert "would rescale map 1 → 5" in run("replay", recording).out
+    assert "would rescale map 1 → 5" in run("replay", recording, "--policy", "ds2-paper").out
 
 
 @pytest.mark.parametrize("command", ["plan", "replay"])
@@ -702,11 +702,12 @@ def test_run_shows_its_options_in_groups(run: Run) -> None:
 
 
 def test_a_scenario_is_run_as_on_any_engine(run: Run, scenario: Path) -> None:
-    ran = run("run", scenario, "--engine", "simulated", "--no-serve", "--duration", "5 min", "--json")
+    options = ("--engine", "simulated", "--policy", "ds2-paper", "--no-serve", "--duration", "5 min", "--json")
+    ran = run("run", scenario, *options)
     assert ran.status == 0
     assert ran.json["final_parallelism"] == {"map": 5}
     recorded = read_recording(Path("out/steady/recording.jsonl"))
-    assert [(header.engine, header.policy) for header in recorded.headers] == [("simulated", "ds2")]
+    assert [(header.engine, header.policy) for header in recorded.headers] == [("simulated", "ds2-paper")]
     assert Path("out/steady/run.png").exists()
 
 

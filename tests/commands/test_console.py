@@ -188,7 +188,7 @@ def run_of(*, name: str = "map", load: Constant | Steps | None = None, duration_
         sources={"source": SourceModel(load=load or Constant(records_per_s=350.0))},
         initial_plan=Plan({name: 1}),
     )
-    return simulate(model, create("ds2"), Knobs(interval_s=30.0, warm_up_intervals=0), duration_s=duration_s)
+    return simulate(model, create("ds2-paper"), Knobs(interval_s=30.0, warm_up_intervals=0), duration_s=duration_s)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -222,7 +222,7 @@ def test_a_simulation_of_a_source_alone(shown: Shown) -> None:
         sources={"source": SourceModel(load=Constant(records_per_s=1.0))},
         initial_plan=Plan({}),
     )
-    run = simulate(model, create("ds2"), Knobs(), duration_s=60.0)
+    run = simulate(model, create("ds2-paper"), Knobs(), duration_s=60.0)
 
     lines = shown(lambda out: console.print_simulation(out, "alone", "ds2", run))
 

@@ -128,7 +128,7 @@ class Story:
     ) -> None:
         self.scripted = Scripted()
         self.policy = self.scripted if policy is None else policy
-        self.knobs = Knobs(**{"warm_up_intervals": 0, **knobs})
+        self.knobs = Knobs(**{"warm_up_intervals": 0, "scale_down_delay_s": 0.0, "rollback_intervals": 1, **knobs})
         self.plan = plan or plan_of(10)
         self.operators = tuple(operators)
         self.state = state or initial_state(self.knobs)

@@ -43,7 +43,15 @@ class Run:
         self.manager = Manager(
             engine=self.engine,
             policy=self.policy,
-            knobs=Knobs(**{"interval_s": 60.0, "warm_up_intervals": 0, **knobs}),
+            knobs=Knobs(
+                **{
+                    "interval_s": 60.0,
+                    "warm_up_intervals": 0,
+                    "scale_down_delay_s": 0,
+                    "rollback_intervals": 1,
+                    **knobs,
+                }
+            ),
             clock=self.clock,
             store=store,
             on_event=self.events.append,

@@ -103,7 +103,7 @@ def managed(machine: Machine, policy: str, *, windows: int = 40) -> tuple[list[i
     Manager(
         engine=machine,
         policy=create(policy),
-        knobs=Knobs(interval_s=WINDOW_S),
+        knobs=Knobs(interval_s=WINDOW_S, scale_down_delay_s=0),
         clock=machine,
         on_snapshot=lambda snapshot: seen.append(snapshot.plan["hashed"]),
         on_event=events.append,

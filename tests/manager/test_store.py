@@ -37,8 +37,9 @@ from elastream.manager.requests import Bounds, Controls
 from elastream.manager.state import Barred, ManagerState, WantedParallelism, state_from_json, state_to_json
 from elastream.manager.store import Store, StoreError
 from elastream.measurement.accounts import Accounts, InputAccount, StepAccount
+from elastream.measurement.evidence import Arrivals, Evidence, Span, Trail
 from elastream.policies.ds2 import DS2
-from elastream.policies.knowledge import CapacityPoint, Knowledge
+from elastream.policies.knowledge import CapacityPoint, Correction, Knowledge
 from elastream.policies.proposal import Advice, Reason, ReasonKind
 from elastream.policies.rules.evaluation import Evaluator, RulesMemory, TriggerHistory, TriggerSample
 from elastream.policies.rules.metrics import Unit
@@ -103,6 +104,18 @@ evaluators = st.builds(
     seen_s=st.none() | times,
     holds_since_s=st.none() | times,
 )
+outputs = st.dictionaries(names, times, max_size=2)
+spans = st.builds(Span, window_s=times, useful_s=times, records_in=times, records_out=outputs)
+trails = st.builds(Trail, spans=st.lists(spans, max_size=3).map(tuple))
+arrivals = st.builds(Arrivals, rates=st.lists(times, max_size=3).map(tuple))
+evidence = st.builds(
+    Evidence,
+    trails=st.dictionaries(names, trails, max_size=2),
+    arrivals=st.dictionaries(names, arrivals, max_size=2),
+)
+corrections = st.dictionaries(
+    names, st.builds(Correction, ratio=st.floats(1, 2), windows=st.integers(0)), max_size=2
+)
 memories = st.builds(
     RulesMemory,
     evaluators=st.dictionaries(names, st.dictionaries(names, evaluators, max_size=2), max_size=2),
@@ -120,7 +133,14 @@ states = st.builds(
     warm_up_left=st.integers(0),
     last_at_s=st.none() | times,
     knowledge=st.builds(
-        Knowledge, points=points, correction=st.floats(1, 2), watched_s=times, sizes=sizes, rules=memories
+        Knowledge,
+        points=points,
+        evidence=evidence,
+        corrections=corrections,
+        action_s=times,
+        watched_s=times,
+        sizes=sizes,
+        rules=memories,
     ),
     recent=wanted,
     seen=wanted,

@@ -17,7 +17,7 @@ from elastream.measurement import Reading, Snapshot
 from elastream.measurement.batch_cost import BatchCost
 from elastream.policies.catalog import create
 from elastream.policies.ds2 import DS2
-from elastream.policies.knowledge import CapacityPoint, Knowledge
+from elastream.policies.knowledge import NOTHING_KNOWN, CapacityPoint, Correction, Knowledge
 from elastream.policies.proposal import Proposal, ReasonKind
 from elastream.testing import alike, chain, snapshot_of
 
@@ -168,9 +168,8 @@ def test_instances_that_differ_are_averaged() -> None:
 
 
 def test_the_advice_tells_what_was_measured_and_what_the_formula_gave() -> None:
-    advice = DS2()(one_operator(rate=250, per_instance=50, useful_share=0.5, instances=2, backlog=7.0)).advice[
-        "map"
-    ]
+    snapshot = one_operator(rate=250, per_instance=50, useful_share=0.5, instances=2, backlog=7.0)
+    advice = DS2(catch_up_s=None)(snapshot).advice["map"]
 
     assert advice.current == 2
     assert advice.parallelism == 3
@@ -222,8 +221,17 @@ def test_only_the_target_utilization_of_the_capacity_is_used(utilization: float,
     assert parallelism(one_operator(rate=1_000), target_utilization=utilization) == {"map": instances}
 
 
-def test_a_backlog_is_left_alone_by_default() -> None:
-    assert parallelism(one_operator(rate=500, backlog=60_000)) == {"map": 5}
+def test_a_backlog_is_worked_off_in_a_minute_by_default() -> None:
+    assert parallelism(one_operator(rate=500, backlog=6_000)) == {"map": 6}
+    assert parallelism(one_operator(rate=500, backlog=6_000), catch_up_s=None) == {"map": 5}
+
+
+def test_for_a_backlog_at_most_as_much_again_is_asked() -> None:
+    assert parallelism(one_operator(rate=500, backlog=6_000_000)) == {"map": 10}
+
+
+def test_a_backlog_that_is_soon_gone_asks_for_nothing() -> None:
+    assert parallelism(one_operator(rate=500, instances=6, useful_share=0.9, backlog=500)) == {"map": 6}
 
 
 def test_a_backlog_is_worked_off_in_the_catch_up_time_by_all_that_follow_too() -> None:
@@ -253,7 +261,7 @@ def test_the_backlog_of_a_source_is_asked_of_everything_behind_it() -> None:
 
 
 def test_a_correction_asks_for_that_much_more_and_says_so() -> None:
-    proposal = DS2()(one_operator(rate=1_000), Knowledge(correction=1.25))
+    proposal = DS2()(one_operator(rate=1_000), Knowledge(corrections={"source": Correction(ratio=1.25)}))
 
     assert proposal.parallelism == {"map": 13}
     assert proposal.reasons[0].kind is ReasonKind.CORRECTED
@@ -569,12 +577,16 @@ def test_some_idle_instances_do_not_matter() -> None:
     assert parallelism(snapshot) == {"map": 5}
 
 
-def test_instances_that_did_not_report_are_taken_to_be_like_the_others() -> None:
+def test_where_other_windows_come_nothing_is_decided_for_an_operator_that_did_not_report_whole() -> None:
     snapshot = snapshot_of(
-        edges=chain("source", "map"), source_rates={"source": 500.0}, readings=alike("map"), parallelism={"map": 3}
+        edges=chain("source", "map", "sink"),
+        source_rates={"source": 500.0},
+        readings=[*alike("map"), *alike("sink")],
+        parallelism={"map": 3},
     )
 
-    assert parallelism(snapshot) == {"map": 5}
+    assert parallelism(snapshot) == {"map": 5, "sink": 5}
+    assert DS2()(snapshot, NOTHING_KNOWN.with_snapshot(snapshot)).parallelism == {"sink": 5}
 
 
 def test_an_operator_that_does_next_to_nothing_is_not_given_a_billion_instances() -> None:

@@ -42,12 +42,12 @@ def known_model() -> EngineModel:
 
 @pytest.fixture(scope="module")
 def simulated() -> Simulation:
-    return simulate(known_model(), create("ds2"), KNOBS, duration_s=DURATION_S)
+    return simulate(known_model(), create("ds2-paper"), KNOBS, duration_s=DURATION_S)
 
 
 @pytest.fixture(scope="module")
 def story(simulated: Simulation) -> Story:
-    header = RunHeader(pipeline="known", policy="ds2", knobs=settings_of(KNOBS), options={})
+    header = RunHeader(pipeline="known", policy="ds2-paper", knobs=settings_of(KNOBS), options={})
     found = Recording(
         snapshots=simulated.snapshots, events=tuple(map(event_to_json, simulated.events)), headers=(header,)
     )
@@ -221,7 +221,7 @@ def test_with_the_recorded_parallelism_as_much_waits_in_the_model(story: Story) 
 def test_a_model_that_is_wrong_is_found_out() -> None:
     """Seen idle, it looked able to do ten times as much: the recorded policy would have needed fewer."""
     windows = [window(60.0 * (i + 1), rate=1_000, instances=8, useful_share=0.05) for i in range(10)]
-    header = RunHeader(policy="ds2", knobs={"interval_s": 60.0})
+    header = RunHeader(policy="ds2-paper", knobs={"interval_s": 60.0, "scale_down_delay_s": 0})
     check = what_if(tell(recording(windows, headers=(header,)), pipeline="x"), against=()).check
     assert check.trust == "poor"
 
@@ -251,10 +251,10 @@ def test_without_a_policy_only_the_others_are_simulated() -> None:
 
 
 def test_a_rehearsal_is_repeated_as_a_rehearsal() -> None:
-    header = RunHeader(policy="ds2", knobs={"interval_s": 60.0, "dry_run": True})
+    header = RunHeader(policy="ds2-paper", knobs={"interval_s": 60.0, "dry_run": True, "scale_down_delay_s": 0})
     snapshots = [window(60.0 * (i + 1), instances=4, useful_share=0.1) for i in range(6)]
     found = recording(snapshots, [decided(1, 120, 4, 1, dry_run=True)], headers=(header,))
-    result = what_if(tell(found, pipeline="x"), against=("ds2",))
+    result = what_if(tell(found, pipeline="x"), against=("ds2-paper",))
     assert result.check.repeated is not None
     assert result.check.repeated.elasticity.reconfigurations == 0
     assert result.others[0].elasticity.reconfigurations > 0, "the others act"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from elastream.dataflow import Plan
 from elastream.manager.decision import Decision, DecisionKind
 from elastream.manager.events import ActionVerdict, Judged
 from elastream.manager.knobs import Knobs
@@ -9,19 +13,20 @@ from elastream.manager.moves import KEEPS_UP, ManagerStep, allowed, decide, grow
 from elastream.manager.phase import PhaseTrigger
 from elastream.manager.state import Barred
 from elastream.measurement import Snapshot
-from elastream.measurement.flow import achieved_share
 from elastream.policies.imbalance import imbalance
 from elastream.policies.proposal import Reason, ReasonKind
+
+_BARRED = 10  # windows, until it is tried again
 
 
 def judge(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> ManagerStep:
     """Compare what the last action achieved with what was there before and with what was expected."""
     decision = now.state.to_judge
     assert decision is not None, "the phase 'verifying' always has a decision to judge"
-    at_s, share = snapshot.at_s, achieved_share(snapshot)
+    at_s, share = snapshot.at_s, now.share(snapshot)
     verdict = _verdict(decision, share, snapshot, knobs)
-    if verdict is ActionVerdict.HARMFUL and now.state.harmful + 1 < knobs.activation_intervals:
-        # one bad window after a restart proves nothing; as many in a row as make a decision do
+    in_a_row = max(knobs.rollback_intervals, knobs.activation_intervals)
+    if verdict is ActionVerdict.HARMFUL and now.state.harmful + 1 < in_a_row:
         return now.update(harmful=now.state.harmful + 1)
     now = now.update(harmful=0).tell(
         Judged(
@@ -93,11 +98,7 @@ def _take_back(now: ManagerStep, snapshot: Snapshot, decision: Decision, share: 
     text = (
         f"the achieved share fell from {decision.share_before:.0%} to {share:.0%} after action {decision.number}"
     )
-    others = (barred for barred in now.state.barred if barred.plan != decision.after)
-    now = now.update(
-        barred=(*others, Barred(plan=decision.after, source_rates=snapshot.source_rates)),
-        settled_load=snapshot.source_rates,
-    )
+    now = _bar(now, decision.after, snapshot.source_rates).update(settled_load=snapshot.source_rates)
     back = Decision(
         number=now.state.decisions + 1,
         at_s=snapshot.at_s,
@@ -117,3 +118,16 @@ def fresh_start(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> ManagerSt
     if not load_changed(now.state.settled_load, snapshot.source_rates, knobs.load_change):
         return now
     return now.go(PhaseTrigger.LOAD_CHANGED, snapshot.at_s).update(barred=(), useless=0, recent=())
+
+
+def watched_bars(now: ManagerStep) -> ManagerStep:
+    """One more window: what was barred for long enough may be tried again."""
+    return now.update(barred=tuple(replace(barred, windows=barred.windows + 1) for barred in now.state.barred))
+
+
+def _bar(now: ManagerStep, plan: Plan, source_rates: Mapping[str, float]) -> ManagerStep:
+    """A plan that did harm before, when it was tried again, is left alone for twice as long."""
+    before = next((barred for barred in now.state.barred if barred.plan == plan), None)
+    lasts = _BARRED if before is None or before.lasts is None else 2 * before.lasts
+    others = (barred for barred in now.state.barred if barred.plan != plan)
+    return now.update(barred=(*others, Barred(plan=plan, source_rates=source_rates, lasts=lasts)))

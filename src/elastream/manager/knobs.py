@@ -32,8 +32,8 @@ class Knobs:
         least=0,
         most=1,
     )
-    scale_down_delay_s: float = option(
-        0.0, "a scale-down takes the highest need seen during this time", unit="s", least=0
+    scale_down_delay_s: float | None = option(
+        None, "a scale-down takes the highest need seen during this time; none is ten intervals", unit="s", least=0
     )
     target_rate_ratio: float = option(
         0.95,
@@ -47,6 +47,9 @@ class Knobs:
         "go back when the achieved rate fell by this share after an action; none is off",
         unit="share",
         least=0,
+    )
+    rollback_intervals: int = option(
+        2, "in so many intervals in a row: a single stall proves nothing", unit="intervals", least=1
     )
     decision_limit: int = option(
         3, "after this many actions in a row that gained almost nothing, stop and say why", unit="actions", least=1
@@ -67,3 +70,7 @@ class Knobs:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+
+    @property
+    def scale_down_after_s(self) -> float:
+        return 10 * self.interval_s if self.scale_down_delay_s is None else self.scale_down_delay_s

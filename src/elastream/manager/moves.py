@@ -10,6 +10,7 @@ from elastream.manager.events import Decided, Event, PhaseChanged
 from elastream.manager.phase import PhaseTrigger, following
 from elastream.manager.state import ManagerState
 from elastream.measurement import Snapshot
+from elastream.measurement.flow import flow, shares
 
 KEEPS_UP = 0.999  # a smaller achieved share means that the pipeline falls behind
 
@@ -27,6 +28,19 @@ class ManagerStep:
 
     def update(self, **changes: object) -> ManagerStep:
         return replace(self, state=replace(self.state, **changes))  # type: ignore[arg-type]
+
+    def shares(self, snapshot: Snapshot) -> Mapping[str, float]:
+        """Of what each operator must process, by all that is known, the share that it did in this window.
+
+        One that gets its records in bursts does nothing in one window and cannot do all in the next: passed over.
+        """
+        evidence = self.state.knowledge.evidence
+        found = shares(snapshot, flow(evidence.seen(snapshot).snapshot).required_per_s)
+        return {name: share for name, share in found.items() if not evidence.is_uneven(snapshot, name)}
+
+    def share(self, snapshot: Snapshot) -> float | None:
+        """That of the slowest; None where nothing can be said."""
+        return min(self.shares(snapshot).values(), default=None)
 
     def go(self, trigger: PhaseTrigger, at_s: float, why: str = "") -> ManagerStep:
         """Move along the transition table; a change of phase is told."""

@@ -10,33 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from elastream.measurement import Snapshot
-from elastream.measurement.flow import flow
-from elastream.measurement.thresholds import HELD_BACK
+from elastream.measurement.flow import flow, waiting_records
 
 _FOUND = 0.5  # of what was missing must be found waiting
-
-
-def waiting(snapshot: Snapshot) -> Mapping[str, float] | None:
-    """Records that wait, by operator; None where they may wait where nobody counts them."""
-    found = {}
-    for name in snapshot.dataflow.scalable:
-        rates = snapshot.measurements.get(name)
-        if rates is None or rates.totals.backlog is None or (rates.wait_out_share or 0.0) > HELD_BACK:
-            return None
-        found[name] = rates.totals.backlog
-    return found
+_PILED_UP = 1.0  # times what a window brings: what fires once in a while leaves as much waiting, and works it off
 
 
 def is_still_missing(
     snapshot: Snapshot, before: Mapping[str, float] | None, *, share: float, windows: int
 ) -> bool:
     """Whether what so many windows with this `share` left undone has been added to what waited `before`."""
-    now = waiting(snapshot)
+    now = waiting_records(snapshot)
     if now is None or before is None:
         return True
     required = flow(snapshot).required_per_s
     return any(
         now[name] - before.get(name, 0.0) >= _FOUND * _undone(snapshot, name, required[name], share) * windows
+        and now[name] >= _PILED_UP * _undone(snapshot, name, required[name], 0.0)
         for name in now
         if name in required
     )

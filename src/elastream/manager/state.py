@@ -31,6 +31,14 @@ class Barred:
 
     plan: Plan
     source_rates: Mapping[str, float]
+    windows: int = 0
+    """How many have been seen since."""
+    lasts: int | None = None
+    """So many windows: the harm may have had another cause, so it is tried again; None until the load changes."""
+
+    @property
+    def holds(self) -> bool:
+        return self.lasts is None or self.windows < self.lasts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from elastream.manager.ask import ask
 from elastream.manager.decision import Decision, DecisionKind
 from elastream.manager.engine import RescaleOutcome
 from elastream.manager.events import Acted, Held, Ignored, Proposed, Steered
-from elastream.manager.judge import fresh_start, judge
+from elastream.manager.judge import fresh_start, judge, watched_bars
 from elastream.manager.knobs import Knobs
 from elastream.manager.moves import ManagerStep, decide
 from elastream.manager.obey import obey
@@ -23,7 +23,6 @@ from elastream.manager.phase import IllegalTransition, ManagerPhase, PhaseTrigge
 from elastream.manager.requests import UNTOUCHED, Controls, Request
 from elastream.manager.state import ManagerState
 from elastream.measurement import Snapshot
-from elastream.measurement.flow import achieved_share
 from elastream.policies.catalog import Policy, Remembers
 from elastream.policies.proposal import Reason, ReasonKind
 
@@ -109,9 +108,10 @@ def _measured(now: ManagerStep, snapshot: Snapshot, policy: Policy, knobs: Knobs
     if state.phase is ManagerPhase.WARMING_UP:
         if state.warm_up_left > 0:
             why = f"warming up, {state.warm_up_left} more"
+            now = now.update(knowledge=now.state.knowledge.observed(snapshot, timed=False))
             return now.tell(Ignored(at_s=at_s, why=why)).update(warm_up_left=state.warm_up_left - 1)
         now = _warmed_up(now, at_s)
-    now = _learn(now, snapshot, policy)
+    now = watched_bars(_learn(now, snapshot, policy))
     if state.controls.paused:
         return _pausing(now, snapshot, policy)
     for phase, handle in _BEFORE_ASKING:
@@ -132,7 +132,8 @@ def _learn(now: ManagerStep, snapshot: Snapshot, policy: Policy) -> ManagerStep:
     knowledge = now.state.knowledge.with_snapshot(snapshot)
     if isinstance(policy, Remembers):
         knowledge = policy.remember(snapshot, knowledge)
-    return now.update(knowledge=knowledge, last_load=snapshot.source_rates, last_share=achieved_share(snapshot))
+    now = now.update(knowledge=knowledge, last_load=snapshot.source_rates)
+    return now.update(last_share=now.share(snapshot))
 
 
 def _warmed_up(now: ManagerStep, at_s: float) -> ManagerStep:
@@ -159,7 +160,8 @@ def _rescaled(now: ManagerStep, at_s: float, outcome: RescaleOutcome, knobs: Kno
     if decision is None:
         raise IllegalTransition(now.state.phase, PhaseTrigger.ACTION_ENDED)
     now = now.tell(Acted(at_s=at_s, number=decision.number, outcome=outcome))
-    now = now.update(knowledge=now.state.knowledge.with_plan(outcome.plan, after_s=outcome.took_s))
+    knowledge = now.state.knowledge.with_plan(outcome.plan, after_s=outcome.took_s)
+    now = now.update(knowledge=knowledge.acted(outcome.took_s) if outcome.succeeded else knowledge)
     if outcome.succeeded or outcome.plan == decision.after:
         # an engine may have come as near as it can: it takes only some numbers of instances, say
         decision = replace(decision, after=outcome.plan)

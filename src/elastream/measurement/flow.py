@@ -98,13 +98,13 @@ def throughput(snapshot: Snapshot) -> Mapping[str, float]:
         if required.get(name) and _is_enough(snapshot, name, max(required[name], rates.observed_per_s))
     }
     slowest = {
-        source: min((shares[name] for name in _behind(snapshot, source) if name in shares), default=None)
+        source: min((shares[name] for name in behind(snapshot, source) if name in shares), default=None)
         for source in arriving
     }
     return {source: arriving[source] * share for source, share in slowest.items() if share is not None}
 
 
-def _behind(snapshot: Snapshot, source: str) -> set[str]:
+def behind(snapshot: Snapshot, source: str) -> set[str]:
     """The operators that records of a source may reach."""
     reached: set[str] = set()
     for name in snapshot.dataflow.order:
@@ -117,19 +117,42 @@ def _behind(snapshot: Snapshot, source: str) -> set[str]:
 def achieved_share(snapshot: Snapshot) -> float | None:
     """The share of the required rate that the slowest operator really processed, at most 1.
 
-    Operators from which the window could expect only a handful of records say nothing about throughput and
-    are passed over; None where nothing can be said at all.
+    None where nothing can be said at all.
     """
-    required = flow(snapshot).required_per_s
-    shares = []
+    return min(shares(snapshot, flow(snapshot).required_per_s).values(), default=None)
+
+
+def shares(snapshot: Snapshot, required_per_s: Mapping[str, float]) -> Mapping[str, float]:
+    """Of what each operator was to process in the window, the share that it did.
+
+    What it did not do, and what does not wait for it either, was not missing: it came late in the window, or did
+    not come. Operators from which the window could expect only a handful of records say nothing about throughput
+    and are passed over, and so are those of which some instances did not report: what these did is not known.
+    """
+    found, waiting = {}, waiting_records(snapshot)
     for name, rates in snapshot.measurements.items():
-        expected = required.get(name, 0.0)
-        if _is_enough(snapshot, name, expected):
+        expected = required_per_s.get(name, 0.0)
+        if _is_enough(snapshot, name, expected) and snapshot.is_complete_for(name):
             # an engine may count what a source brings in, what it puts out, or both
             from_source = rates.observed_output_per_s.values() if snapshot.dataflow[name].source else ()
             observed = max(rates.observed_per_s, *from_source, 0.0)
-            shares.append(min(1.0, observed / expected))
-    return min(shares, default=None)
+            missing = max(0.0, expected - observed)
+            if waiting is not None and name in waiting:
+                missing = min(missing, waiting[name] / rates.totals.window_s)
+            found[name] = 1.0 - missing / expected
+    return found
+
+
+@once
+def waiting_records(snapshot: Snapshot) -> Mapping[str, float] | None:
+    """Records that wait, by operator; None where they may wait where nobody counts them."""
+    found = {}
+    for name in snapshot.dataflow.scalable:
+        rates = snapshot.measurements.get(name)
+        if rates is None or rates.totals.backlog is None or (rates.wait_out_share or 0.0) > HELD_BACK:
+            return None
+        found[name] = rates.totals.backlog
+    return found
 
 
 def _is_enough(snapshot: Snapshot, name: str, records_per_s: float) -> bool:

@@ -8,6 +8,7 @@ idle instance neither lowers nor raises what its siblings were seen to be able t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,14 @@ from math import fsum
 from elastream.measurement.batch_cost import BatchCost
 from elastream.measurement.quantity import Combine, computed
 from elastream.measurement.reading import Reading, together
+
+_SKEWED = 1.5  # times the even share
+_BY_CHANCE = 4.0  # standard deviations by which the fullest of evenly fed instances may stand out
+
+
+def stands_out(most: float, even: float) -> bool:
+    """Whether one that got so many records got more than chance explains, where an even share is `even`."""
+    return most >= _SKEWED * even and most >= even + _BY_CHANCE * math.sqrt(even)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +127,21 @@ class Measurement:
         if total <= 0 or any(reading.instances > 1 for reading in self.readings):
             return None
         return max(reading.records_in for reading in self.readings) / total
+
+    @cached_property
+    def hottest_key(self) -> float | None:
+        """The share of the records that one key must have for the largest task to stand out as it does: 0 where it
+        does not, None where that cannot be seen.
+
+        A key of share h on one of n tasks, with an even part of the others: the task has h + (1 − h) / n.
+        """
+        tasks = self.instances if self.totals.tasks is None else self.totals.tasks.tasks
+        if self.largest_share is None or tasks < 2 or self.totals.records_in <= 0:
+            return None
+        total = self.totals.records_in if self.totals.tasks is None else self.totals.tasks.records_total
+        if not stands_out(self.largest_share * total, total / max(2, min(tasks, self.instances))):
+            return 0.0
+        return (self.largest_share - 1 / tasks) / (1 - 1 / tasks)
 
     @computed(
         "records of its largest task or instance over the mean of all; 1 is even",

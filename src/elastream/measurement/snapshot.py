@@ -30,7 +30,9 @@ class Snapshot:
     at_s: float = 0.0
     """When the window ended."""
     gaps: tuple[str, ...] = ()
-    """What the engine knows that it failed to measure."""
+    """What the engine knows that it failed to measure, so that nothing can be decided."""
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    """Operators of which too little is known in this window, and why: nothing is decided for them alone."""
     notes: tuple[str, ...] = ()
     """What whoever runs the pipeline should know, though it spoils no measurement: records that were dropped as
     late, an idle input that holds a watermark back."""
@@ -81,11 +83,16 @@ class Snapshot:
             found, expected = self._reported(name), self.plan[name]
             if found < expected:
                 lacking.append(f"{name}: readings of {found} of {expected} instances")
-        return (*lacking, *self.gaps)
+        unknown = (f"{name}: {why}" for name, why in self.unknown.items())
+        return (*lacking, *unknown, *self.gaps)
 
     @property
     def is_complete(self) -> bool:
         return not self.missing
+
+    def is_complete_for(self, name: str) -> bool:
+        """Whether all instances of the operator reported."""
+        return self._reported(name) >= self.plan.get(name, 1)
 
     def _reported(self, name: str) -> int:
         return self.measurements[name].instances if name in self.measurements else 0
@@ -99,9 +106,11 @@ class Snapshot:
         return 0.0 if self.nodes is None else self.nodes.largest_delay_s(self.placement.get(name, ()))
 
     def _check_plan(self) -> None:
-        for name in self.batch_costs:
-            if name not in self.dataflow:
-                raise InvalidInput(f"batch_costs: unknown operator {name!r}{nearest(name, self.dataflow.order)}")
+        for field_name in ("batch_costs", "unknown"):
+            for name in getattr(self, field_name):
+                if name not in self.dataflow:
+                    hint = nearest(name, self.dataflow.order)
+                    raise InvalidInput(f"{field_name}: unknown operator {name!r}{hint}")
         for name in self.plan:
             if name not in self.dataflow:
                 raise InvalidInput(

@@ -99,6 +99,7 @@ class SnapshotEntry(Strict):
     readings: list[ReadingEntry]
     at_s: float = 0.0
     gaps: list[str] = Field(default_factory=list)
+    unknown: dict[str, str] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
     batch_costs: dict[str, BatchCostEntry] = Field(default_factory=dict)
     nodes: NodePoolEntry | None = None
@@ -123,6 +124,7 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
             readings=_readings(entry.readings),
             at_s=entry.at_s,
             gaps=tuple(entry.gaps),
+            unknown=entry.unknown,
             notes=tuple(entry.notes),
             batch_costs={name: BatchCost(**cost.model_dump()) for name, cost in entry.batch_costs.items()},
             nodes=None if entry.nodes is None else entry.nodes.pool(),
@@ -142,6 +144,7 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
         "readings": [_reading_json(reading) for reading in snapshot.readings],
         "at_s": snapshot.at_s,
         **({"gaps": list(snapshot.gaps)} if snapshot.gaps else {}),
+        **({"unknown": dict(snapshot.unknown)} if snapshot.unknown else {}),
         **({"notes": list(snapshot.notes)} if snapshot.notes else {}),
         **({"batch_costs": costs} if costs else {}),
         **({"nodes": _nodes_json(snapshot.nodes)} if snapshot.nodes is not None else {}),

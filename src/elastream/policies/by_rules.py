@@ -37,7 +37,13 @@ from elastream.texts import number_text
     needs="the metrics that the rules name",
     good_for="saying in your own words when to scale",
     # the rules say themselves what to wait for, and nobody takes back what a person asked for
-    knobs={"interval_s": 5, "warm_up_intervals": 0, "target_rate_ratio": 0, "rollback_drop": None},
+    knobs={
+        "interval_s": 5,
+        "warm_up_intervals": 0,
+        "target_rate_ratio": 0,
+        "rollback_drop": None,
+        "scale_down_delay_s": 0,
+    },
 )
 @dataclass(frozen=True, kw_only=True)
 class Rules:

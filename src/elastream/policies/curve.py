@@ -33,6 +33,7 @@ from elastream.policies.knowledge import CapacityPoint
 _LEAST_EXPONENT = 0.2
 _ROUNDING = 1e-9
 _REACH_DOWN = 1.25  # times fewer instances than the lowest point has: further down the exponent is too unsure
+_WORTHWHILE = 0.05  # of the capacity: what one more instance must add where keys are skewed
 _MISFIT = 0.01  # root mean square residual, as a share of the capacity, that a power law may have
 
 
@@ -144,7 +145,46 @@ class LearnedCurve:
         return n1 / reach, float(c1 / reach ** ((1 + exponent) / 2))
 
 
-Curve = Linear | LearnedCurve | BatchCost
+EvenCurve = Linear | LearnedCurve | BatchCost
+
+
+@dataclass(frozen=True, slots=True)
+class Skewed:
+    """A curve for even keys, where the hottest key has a share h of the records.
+
+    A key is on one instance. Of n the one with the hottest key gets h + (1 − h) / n of the records, so together
+    they do the work of 1 / (h + (1 − h) / n) that are evenly loaded, and never that of more than 1 / h.
+    """
+
+    even: EvenCurve
+    hottest: float
+
+    def capacity(self, instances: float) -> float:
+        return self.even.capacity(self.worth(instances))
+
+    def needed(self, records_per_s: float) -> float:
+        even = self.even.needed(records_per_s)
+        if even <= 1:
+            return even
+        left = 1 / even - self.hottest
+        return (1 - self.hottest) / left if left > 0 else math.inf
+
+    def worth(self, instances: float) -> float:
+        """The evenly loaded instances that do as much."""
+        if instances <= 1:
+            return instances
+        return 1 / (self.hottest + (1 - self.hottest) / instances)
+
+    @property
+    def worthwhile(self) -> int:
+        """The instances beyond which one more gains next to nothing."""
+        n = 1
+        while self.worth(n + 1) >= (1 + _WORTHWHILE) * self.worth(n):
+            n += 1
+        return n
+
+
+Curve = EvenCurve | Skewed
 
 
 def learn(points: Sequence[CapacityPoint]) -> LearnedCurve | None:

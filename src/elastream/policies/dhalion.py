@@ -34,7 +34,7 @@ _MUCH_BELOW = 0.1  # a true bottleneck may wait now and then, for a small part o
     summary="Heron's Dhalion: grows the one operator that causes backpressure, by as much as it causes",
     needs="wait_out_s of every operator that has another one after it, sources included",
     good_for="a baseline to compare with; engines that measure backpressure but not useful time",
-    knobs={"interval_s": 60, "warm_up_intervals": 2, "activation_intervals": 1},
+    knobs={"interval_s": 60, "warm_up_intervals": 2, "activation_intervals": 1, "scale_down_delay_s": 0},
 )
 @dataclass(frozen=True, kw_only=True)
 class Dhalion:

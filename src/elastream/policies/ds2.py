@@ -3,10 +3,11 @@
     (7) π_i = ⌈ Σ_j o_j[λo]* / (o_i[λp] / p_i) ⌉      what must be processed, by what one instance can do
     (8) o_j[λo]* = (o_j[λo] / o_j[λp]) · Σ_u o_u[λo]*   what operator j puts out when it keeps up
 
-Beyond the paper, each of them off or neutral by default: a backlog is worked off in `catch_up_s`; only
-`target_utilization` of the capacity is used; `tolerance` lets a need lie a little over a whole number; the
-capacity may follow a learned curve (`curve.py`). Always: bounds; an operator that cannot grow caps what is asked
-of those before and after it; skew, stragglers and operators that are not data-parallel are named.
+Beyond the paper: rates and selectivities are estimates over several windows (`measurement/evidence.py`), and what
+does not stand out from their scatter changes nothing; a standing queue is worked off in `catch_up_s` (`drain.py`);
+the capacity may follow a learned curve, and is bounded by the hottest key (`curve.py`); an operator that cannot
+grow caps what is asked of those before and after it (`bottleneck.py`). `ds2-paper` does none of the first two.
+Options: only `target_utilization` of the capacity is used, `tolerance` lets a need lie over a whole number.
 
 Departures from the paper are listed in docs/policies/ds2.md.
 """
@@ -16,32 +17,55 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from elastream.dataflow import Operator
 from elastream.dataflow.graph import MOST_INSTANCES
 from elastream.measurement import Snapshot
 from elastream.measurement.batch_cost import BatchCost
-from elastream.measurement.flow import Flow, catch_up_per_s, channel_selectivity, flow, flow_at, gain_to
+from elastream.measurement.evidence import Seen
+from elastream.measurement.flow import Flow, flow, flow_at
 from elastream.measurement.thresholds import NO_CORE
 from elastream.options import check_bounds, option
 from elastream.policies.advice import because, bounded, measured, no_data, whole
+from elastream.policies.bottleneck import ROUNDING, Asked, Caps, caps, expected_share, limits, moved
 from elastream.policies.catalog import policy
-from elastream.policies.curve import Curve, LearnedCurve, Linear, learn
+from elastream.policies.curve import Curve, EvenCurve, LearnedCurve, Linear, Skewed, learn
+from elastream.policies.drain import drain_per_s, drain_s, room_for_action
 from elastream.policies.imbalance import imbalance
 from elastream.policies.knowledge import NOTHING_KNOWN, CapacityPoint, Knowledge
 from elastream.policies.proposal import Advice, Proposal, Reason, ReasonKind
 from elastream.texts import number_text, rate_text
 
-# Rates come with a handful of digits: a need within a millionth of a whole number is that whole number.
-_ROUNDING = 1e-6
 _NO_GAIN = 0.1  # of the growth that linear scaling would give: below it, an operator is not data-parallel
 _STALE = 100  # windows: by then an operator that was not data-parallel deserves another try
 _TELLING_GROWTH = 1.5  # smaller growth than this says nothing, as noise is of the same size
 _WAITING = (
     0.25  # of that time, with the most instances that are of use: more than the share that makes it believed
 )
+_SURE = 3.0  # standard errors by which a need must stand out to grow
+_SURE_TO_SHRINK = 4.0  # as nothing is lost by waiting
+_WORTH = 0.05  # of the instances must be saved for an action to pay
+_BEHIND_S = 1.0  # of what it must process: with more waiting in every window, it is behind
 
 
+class _Queue(Enum):
+    """What waits for an operator in every window."""
+
+    NONE = "none"
+    GOES = "goes"
+    """Soon enough, with the instances that there are."""
+    STAYS = "stays"
+
+
+@policy(
+    "ds2-paper",
+    summary="DS2 as published: each window alone, a backlog left alone, every change carried out",
+    needs="useful time, records in and out of every operator; source rates",
+    good_for="comparing with the paper, and loads without noise, periods or stalls",
+    preset={"single_window": True, "catch_up_s": None},
+    knobs={"scale_down_delay_s": 0, "rollback_intervals": 1},
+)
 @policy(
     "ds2-learned",
     summary="DS2 with a capacity curve learned from the parallelisms that were seen",
@@ -68,35 +92,54 @@ class DS2:
         most=1,
     )
     catch_up_s: float | None = option(
-        None, "how fast a backlog should be gone; none leaves it alone", unit="s", least=0.001
+        60.0, "how fast a standing backlog should be gone; none leaves it alone", unit="s", least=0.001
     )
     shared_workers: bool = option(False, "the engine's workers run every operator (Timely): sum the needs")
     learned_curve: bool = option(False, "fit α·n^β to what was seen, in place of linear scaling")
+    single_window: bool = option(False, "decide by the last window alone, as published")
 
     def __post_init__(self) -> None:
         check_bounds(self)
 
     def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
-        curves = {name: self._curve(snapshot, knowledge, name) for name in snapshot.dataflow.scalable}
+        seen = Seen(snapshot=snapshot) if self.single_window else knowledge.evidence.seen(snapshot)
+        curves = {name: self._curve(seen, knowledge, name) for name in snapshot.dataflow.scalable}
         stuck = {name: text for name in curves if (text := _not_parallel(snapshot, knowledge.of(name), name))}
-        limits = {} if self.shared_workers else _limits(snapshot, curves, stuck)
-        asked = self._asked(snapshot, knowledge)
-        caps, capping = _caps(snapshot, asked, limits)
-        flow = flow_at(snapshot, source_rates=asked.source_rates, extra_per_s=asked.extra_per_s, limit_per_s=caps)
-        advice = {
-            name: self._advice(snapshot, name, curve, flow, stuck.get(name), capping)
-            for name, curve in curves.items()
-        }
+        limit = {} if self.shared_workers else limits(seen.snapshot, curves, stuck)
+        asked = self._asked(seen, knowledge, curves)
+        capped = caps(seen.snapshot, asked, limit)
+        sizing = _Sizing(
+            raw=snapshot,
+            seen=seen,
+            stuck=stuck,
+            asked=asked,
+            caps=capped,
+            flow=_flow(seen, asked, capped),
+            steady=_flow(seen, self._steadily(seen, knowledge), capped),
+        )
         proposal = Proposal(
-            policy="ds2-learned" if self.learned_curve else "ds2",
-            advice=advice,
-            reasons=(*asked.reasons, *_bottleneck_reasons(capping)),
-            expected_share=_expected_share(snapshot, limits),
+            policy=self._name,
+            advice={name: self._advice(sizing, name, curve) for name, curve in curves.items()},
+            reasons=(*asked.reasons, *capped.reasons),
+            expected_share=expected_share(seen.snapshot, limit),
         )
         return self._shared(snapshot, proposal) if self.shared_workers else proposal
 
-    def _curve(self, snapshot: Snapshot, knowledge: Knowledge, name: str) -> Curve | None:
+    @property
+    def _name(self) -> str:
+        return "ds2-learned" if self.learned_curve else "ds2-paper" if self.single_window else "ds2"
+
+    def _curve(self, seen: Seen, knowledge: Knowledge, name: str) -> Curve | None:
         """What the operator can do with n instances; None where nothing was measured."""
+        even = self._even_curve(seen.snapshot, knowledge, name)
+        hottest = seen.hottest.get(name)
+        if even is None or hottest is None:
+            return even
+        if isinstance(even, BatchCost):
+            even = replace(even, balance=1.0)  # that of uneven tasks is what the hottest key makes of it
+        return Skewed(even, hottest)
+
+    def _even_curve(self, snapshot: Snapshot, knowledge: Knowledge, name: str) -> EvenCurve | None:
         if name in snapshot.batch_costs:
             return snapshot.batch_costs[name]
         learned = learn(knowledge.of(name)) if self.learned_curve else None
@@ -107,83 +150,129 @@ class DS2:
             return None
         return Linear(rates.true_per_instance)
 
-    def _asked(self, snapshot: Snapshot, knowledge: Knowledge) -> _Asked:
+    def _asked(self, seen: Seen, knowledge: Knowledge, curves: Mapping[str, Curve | None]) -> Asked:
         """What is asked of the sources, and of every operator on top of what reaches it."""
-        reasons = []
-        if knowledge.correction != 1.0:
-            text = f"asks for {knowledge.correction:.2f} times the rate: the last plan fell short of its model"
-            reasons.append(Reason(kind=ReasonKind.CORRECTED, text=text))
+        snapshot = seen.snapshot
+        corrections = {name: knowledge.correction(name) for name in snapshot.source_rates}
+        reasons = [
+            Reason(
+                kind=ReasonKind.CORRECTED,
+                text=f"asks for {ratio:.2f} times the rate of {name}: the last plan fell short of its model",
+            )
+            for name, ratio in corrections.items()
+            if ratio != 1.0
+        ]
+        steadily = self._steadily(seen, knowledge).source_rates
         extra: Mapping[str, float] = {}
         if self.catch_up_s is not None:
-            extra = catch_up_per_s(snapshot, self.catch_up_s)
+            within_s = drain_s(self.catch_up_s, knowledge.action_s)
+            extra = drain_per_s(snapshot, curves, within_s=within_s)
         if extra:
-            backlog = math.fsum(rates.totals.backlog or 0.0 for rates in snapshot.measurements.values())
-            text = f"a backlog of {number_text(backlog)} records is to be gone in {self.catch_up_s:g} s"
+            waiting = math.fsum(snapshot.measurements[name].totals.backlog or 0.0 for name in extra)
+            text = f"a backlog of {number_text(waiting)} records is to be gone in {within_s:g} s"
             reasons.append(Reason(kind=ReasonKind.CATCH_UP, text=text))
-        sources = {name: rate * knowledge.correction for name, rate in snapshot.source_rates.items()}
-        return _Asked(source_rates=sources, extra_per_s=extra, reasons=tuple(reasons))
+        sources = {name: rate * corrections[name] for name, rate in steadily.items()}
+        return Asked(source_rates=sources, extra_per_s=extra, reasons=tuple(reasons))
 
-    def _advice(
-        self,
-        snapshot: Snapshot,
-        name: str,
-        curve: Curve | None,
-        flow: Flow,
-        stuck: str | None,
-        capping: Mapping[str, float],
-    ) -> Advice:
-        advice = replace(measured(snapshot, name), target_per_s=flow.required_per_s.get(name))
+    def _steadily(self, seen: Seen, knowledge: Knowledge) -> Asked:
+        """What arrives, with the room to work off what an action of the usual length leaves waiting."""
+        room = 0.0 if self.catch_up_s is None else room_for_action(self.catch_up_s, knowledge.action_s)
+        rates = {name: (1 + room) * rate for name, rate in seen.snapshot.source_rates.items()}
+        return Asked(source_rates=rates, extra_per_s={})
+
+    def _advice(self, sizing: _Sizing, name: str, curve: Curve | None) -> Advice:
+        snapshot, target = sizing.raw, sizing.flow.required_per_s.get(name)
+        advice = replace(measured(snapshot, name), target_per_s=target)
         operator = snapshot.dataflow[name]
         if name not in snapshot.measurements:
             return advice
-        if advice.target_per_s is None:
-            return no_data(advice, "what it must process is not known: an operator before it was not seen at work")
-        if advice.target_per_s > 0 and curve is None:
-            return no_data(advice, "it had no useful time, so what it can do is not known")
-        need = 0.0 if curve is None else _need(operator, curve, advice.target_per_s / self.target_utilization)
+        if (why := sizing.undecided(name, curve)) is not None:
+            return no_data(advice, why)
+        need = self._need(operator, curve, target or 0.0)
         if not need <= MOST_INSTANCES:
             return no_data(advice, "what it can do is next to nothing, so instances cannot be counted")
         advice = replace(advice, need=need)
-        reasons = self._reasons(snapshot, advice, curve, flow, capping)
+        reasons = self._reasons(sizing, advice, curve)
         advice = replace(advice, reasons=(*advice.reasons, *reasons))
-        if stuck is not None:
+        if name in sizing.stuck:
             kept = replace(advice, parallelism=advice.current)
-            return because(kept, ReasonKind.NOT_PARALLEL, stuck)
-        return bounded(operator, *_within_cores(snapshot, advice, self._instances(operator, need, curve)))
+            return because(kept, ReasonKind.NOT_PARALLEL, sizing.stuck[name])
+        error = sizing.seen.errors.get(name, 0.0)
+        wanted = self._calm(operator, advice.current, need, curve, error=error, queue=sizing.queue(name))
+        held = _held(advice, self._instances(operator, need, curve), wanted, error, queue=sizing.queue(name))
+        advice = advice if held is None else because(advice, ReasonKind.HELD, held)
+        steady_need = self._need(operator, curve, sizing.steady.required_per_s.get(name, 0.0))
+        steady = self._calm(operator, advice.current, steady_need, curve, error=error)
+        advice = bounded(operator, *_within_cores(snapshot, advice, wanted))
+        return replace(advice, steady=min(steady, advice.parallelism or steady))
+
+    def _need(self, operator: Operator, curve: Curve | None, records_per_s: float) -> float:
+        if curve is None:
+            return 0.0
+        asked = records_per_s / self.target_utilization
+        need = curve.needed(asked)
+        return max(need, moved(operator, curve, need).needed(asked))
+
+    def _calm(
+        self,
+        operator: Operator,
+        current: int,
+        need: float,
+        curve: Curve | None,
+        *,
+        error: float,
+        queue: _Queue = _Queue.NONE,
+    ) -> int:
+        """A need must stand out from its scatter to change anything; a queue that stays speaks for itself."""
+        wanted = self._instances(operator, need, curve)
+        if queue is _Queue.STAYS or self._instances(operator, need * (1 - _SURE * error), curve) > current:
+            return max(current, wanted)
+        if queue is _Queue.GOES:
+            return current
+        enough = self._instances(operator, need * (1 + _SURE_TO_SHRINK * error), curve)
+        # what is saved must be more than what is not known, and worth an action
+        least = max(_SURE_TO_SHRINK * error * need, _WORTH * current) if error > 0 else 0.0
+        return enough if current - enough >= least else current
 
     def _instances(self, operator: Operator, need: float, curve: Curve | None) -> int:
         """Equation 7's rounding: up, but not for a rounding error or for what the tolerance allows."""
-        lenient = need * (1 - _ROUNDING) - self.tolerance
+        lenient = need * (1 - ROUNDING) - self.tolerance
         if lenient > operator.most:
             return math.ceil(lenient)  # the bounds will say so
         # how evenly a batch divides was measured; else the partitions of the state tell
-        return max(1, math.ceil(lenient)) if isinstance(curve, BatchCost) else operator.enough_for(lenient)
+        in_batches = isinstance(curve.even if isinstance(curve, Skewed) else curve, BatchCost)
+        return max(1, math.ceil(lenient)) if in_batches else operator.enough_for(lenient)
 
-    def _reasons(
-        self, snapshot: Snapshot, advice: Advice, curve: Curve | None, flow: Flow, capping: Mapping[str, float]
-    ) -> list[Reason]:
+    def _reasons(self, sizing: _Sizing, advice: Advice, curve: Curve | None) -> list[Reason]:
         """How the need came about."""
-        name, operator = advice.operator, snapshot.dataflow[advice.operator]
+        name, operator = advice.operator, sizing.raw.dataflow[advice.operator]
         need, target = advice.need or 0.0, advice.target_per_s or 0.0
         reasons = [Reason(kind=ReasonKind.FORMULA, text=_formula(target, curve, need, self.target_utilization))]
         if isinstance(curve, LearnedCurve):
-            seen = ", ".join(f"{n:.0f}: {rate_text(capacity)}" for n, capacity in curve.points)
-            reasons.append(Reason(kind=ReasonKind.LEARNED, text=f"its capacity grows as {curve.law} ({seen})"))
-        if any(consumer == name for _, consumer in flow.inferred):
+            points = ", ".join(f"{n:.0f}: {rate_text(capacity)}" for n, capacity in curve.points)
+            reasons.append(Reason(kind=ReasonKind.LEARNED, text=f"its capacity grows as {curve.law} ({points})"))
+        if (age := sizing.seen.ages.get(name, 0)) > 0:
+            text = f"it had nothing to do for {age} windows: what a record costs is from before"
+            reasons.append(Reason(kind=ReasonKind.INFERRED, text=text))
+        if any(consumer == name for _, consumer in sizing.flow.inferred):
             text = "an operator before it has no readings, so its input was taken from what it counted itself"
             reasons.append(Reason(kind=ReasonKind.INFERRED, text=text))
         wanted = self._instances(operator, need, curve)
-        if need * (1 - _ROUNDING) > wanted:
+        if need * (1 - ROUNDING) > wanted:
             text = f"a need of {need:.2f} is taken as {wanted:,} (tolerance {self.tolerance:g})"
             reasons.append(Reason(kind=ReasonKind.TOLERATED, text=text))
-        if operator.state_partitions is not None and math.ceil(need * (1 - _ROUNDING)) < wanted:
+        if operator.state_partitions is not None and math.ceil(need * (1 - ROUNDING)) < wanted:
             does = operator.effective(wanted)
             text = f"{operator.state_partitions} state partitions: {wanted:,} instances do the work of {does:.3g}"
             reasons.append(Reason(kind=ReasonKind.CLAMPED, text=text))
-        if name in capping:
-            text = f"it can take {capping[name]:.0%} of what its sources bring, so the rest is sized for that"
+        if name in sizing.caps.bottlenecks:
+            share = sizing.caps.bottlenecks[name]
+            text = f"it can take {share:.0%} of what its sources bring, so the rest is sized for that"
             reasons.append(Reason(kind=ReasonKind.BOTTLENECK, text=text))
-        reasons.extend(imbalance(snapshot.measurements[name]))
+        if isinstance(curve, Skewed):
+            reasons.append(_skew(curve))
+        kinds = {reason.kind for reason in reasons}
+        reasons += [r for r in imbalance(sizing.raw.measurements[name]) if r.kind not in kinds]
         return reasons
 
     def _shared(self, snapshot: Snapshot, proposal: Proposal) -> Proposal:
@@ -195,7 +284,7 @@ class DS2:
             silent = {name: no_data(advice, text) for name, advice in proposal.advice.items()}
             return replace(proposal, advice=silent)
         total = math.fsum(need for need in needs.values() if need is not None)
-        workers = max(1, math.ceil(total * (1 - _ROUNDING) - self.tolerance))
+        workers = max(1, math.ceil(total * (1 - ROUNDING) - self.tolerance))
         text = f"the workers are shared: the needs sum to {total:.2f}, so {workers}"
         advice = {
             name: bounded(snapshot.dataflow[name], because(advice, ReasonKind.FORMULA, text), workers)
@@ -204,11 +293,69 @@ class DS2:
         return replace(proposal, advice=advice, workers=workers)
 
 
+AS_PUBLISHED = DS2(single_window=True, catch_up_s=None)
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    source_rates: Mapping[str, float]
-    extra_per_s: Mapping[str, float]
-    reasons: tuple[Reason, ...]
+class _Sizing:
+    """What the sizes of all operators are derived from."""
+
+    raw: Snapshot
+    """The last window as it is."""
+    seen: Seen
+    stuck: Mapping[str, str]
+    asked: Asked
+    caps: Caps
+    flow: Flow
+    steady: Flow
+    """Without what waits."""
+
+    def queue(self, name: str) -> _Queue:
+        waiting = self.seen.snapshot.measurements[name].totals.backlog or 0.0
+        if waiting <= max(1.0, _BEHIND_S * flow(self.seen.snapshot).required_per_s.get(name, 0.0)):
+            return _Queue.NONE
+        return _Queue.STAYS if name in self.asked.extra_per_s else _Queue.GOES
+
+    def undecided(self, name: str, curve: Curve | None) -> str | None:
+        """Why nothing can be said of an operator."""
+        target = self.flow.required_per_s.get(name)
+        if name in self.raw.unknown:
+            return self.raw.unknown[name]
+        if self.seen.errors and not self.raw.is_complete_for(name):
+            return "not all of its instances reported, so nothing is decided for it"  # there will be other windows
+        if target is None:
+            return "what it must process is not known: an operator before it was not seen at work"
+        if target > 0 and curve is None:
+            return "it had no useful time, so what it can do is not known"
+        return None
+
+
+def _flow(seen: Seen, asked: Asked, capped: Caps) -> Flow:
+    return flow_at(
+        seen.snapshot,
+        source_rates=asked.source_rates,
+        extra_per_s=asked.extra_per_s,
+        limit_per_s=capped.per_s,
+    )
+
+
+def _held(advice: Advice, wanted: int, kept: int, error: float, *, queue: _Queue) -> str | None:
+    if kept != advice.current or wanted == kept:
+        return None
+    if queue is not _Queue.NONE and wanted < kept:
+        return f"{wanted:,} would do, but it is behind: nothing is taken from it until what waits is gone"
+    scatters = f"{advice.need:.2f} ± {(advice.need or 0.0) * error:.2f}"
+    return f"a need of {scatters} does not stand out from its scatter, so it stays at {kept:,} and not {wanted:,}"
+
+
+def _skew(curve: Skewed) -> Reason:
+    best = rate_text(curve.capacity(curve.worthwhile))
+    text = (
+        f"skew: its hottest key has {curve.hottest:.0%} of the records and is on one instance, so more than "
+        f"{curve.worthwhile:,} instances hardly help, and it does no more than {best}; a salted or finer key, or "
+        "a partial aggregate before it, would"
+    )
+    return Reason(kind=ReasonKind.SKEW, text=text)
 
 
 def _formula(target: float, curve: Curve | None, need: float, utilization: float) -> str:
@@ -221,45 +368,6 @@ def _formula(target: float, curve: Curve | None, need: float, utilization: float
     if isinstance(curve, BatchCost):
         return f"must process {rate_text(target)}{at}: {need:.2f} instances, as {curve}"
     return f"must process {rate_text(target)}{at}: {need:.2f} instances by its learned curve"
-
-
-def _need(operator: Operator, curve: Curve, records_per_s: float) -> float:
-    need = curve.needed(records_per_s)
-    return max(need, _moved(operator, curve, need).needed(records_per_s))
-
-
-def _moved(operator: Operator, curve: Curve, instances: float) -> Curve:
-    """The curve once the state is in the partitions for so many instances: every batch pays for each of them."""
-    if not (isinstance(curve, BatchCost) and operator.movable_state and instances <= MOST_INSTANCES):
-        return curve
-    return replace(curve, state_partitions=operator.partitions_with(operator.clamp(math.ceil(instances))) or 0)
-
-
-def _limits(
-    snapshot: Snapshot, curves: Mapping[str, Curve | None], stuck: Mapping[str, str]
-) -> Mapping[str, float]:
-    """The most that each operator can ever do, where something limits it.
-
-    One that can do nothing at all is no bottleneck but a wrong measurement, and must not take the rest to zero.
-    """
-    limits = {}
-    for name, curve in curves.items():
-        most = _most_instances(snapshot, name, stuck)
-        if curve is None or not math.isfinite(most):
-            continue
-        if (capacity := _moved(snapshot.dataflow[name], curve, most).capacity(most)) > 0:
-            limits[name] = capacity
-    return limits
-
-
-def _most_instances(snapshot: Snapshot, name: str, stuck: Mapping[str, str]) -> float:
-    """The instances whose work is the most that the operator can ever do."""
-    operator = snapshot.dataflow[name]
-    if operator.fixed or name in stuck:
-        return float(snapshot.plan[name])
-    if math.isinf(operator.most):
-        return math.inf
-    return operator.effective(int(operator.most))
 
 
 def _not_parallel(snapshot: Snapshot, points: tuple[CapacityPoint, ...], name: str) -> str | None:
@@ -297,41 +405,3 @@ def _within_cores(snapshot: Snapshot, advice: Advice, wanted: int) -> tuple[Advi
         f"{cores:.1f} cores, so more than {of_use:,} do not help{more}"
     )
     return because(advice, ReasonKind.NO_CORES, text), of_use
-
-
-def _caps(
-    snapshot: Snapshot, asked: _Asked, limits: Mapping[str, float]
-) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """The most that each operator will ever process, and the bottlenecks with the share that each can take.
-
-    Backpressure reaches the sources, so nothing before or after a bottleneck sees more than it passes. Each
-    operator before it is capped at what would fill the bottleneck alone: how several share it is the engine's
-    affair, and so more load at one source never asks for less behind another.
-    """
-    unlimited = flow_at(snapshot, source_rates=asked.source_rates, extra_per_s=asked.extra_per_s)
-    too_slow = {
-        name: limits[name] / required
-        for name, required in unlimited.required_per_s.items()
-        if name in limits and limits[name] < required
-    }
-    caps = dict(limits)
-    for name in too_slow:
-        for before, gain in gain_to(snapshot, name, lambda a, b: channel_selectivity(snapshot, a, b)).items():
-            if gain > 0:
-                caps[before] = min(caps.get(before, math.inf), limits[name] / gain)
-    return caps, {name: share for name, share in too_slow.items() if share < 1 - _ROUNDING}
-
-
-def _bottleneck_reasons(capping: Mapping[str, float]) -> tuple[Reason, ...]:
-    if not capping:
-        return ()
-    name, share = min(capping.items(), key=lambda item: (item[1], item[0]))
-    text = f"{name} is the bottleneck: it can take {share:.0%} of what is asked, and cannot have more instances"
-    return (Reason(kind=ReasonKind.BOTTLENECK, text=text),)
-
-
-def _expected_share(snapshot: Snapshot, limits: Mapping[str, float]) -> float:
-    """The share of the sources' rates that the pipeline can sustain once everything has what it may have."""
-    required = flow(snapshot).required_per_s
-    shares = (limits[name] / required[name] for name in limits if required.get(name, 0.0) > 0)
-    return min((1.0, *shares))

@@ -40,7 +40,7 @@ from elastream.texts import rate_text
 
 _NEEDS = "wait_out_s of every operator that has another one after it, sources included; or the records in and out"
 # the paper asks every minute, and neither takes actions back nor corrects its model by a ratio
-_KNOBS = {"interval_s": 60, "target_rate_ratio": 0, "rollback_drop": None}
+_KNOBS = {"interval_s": 60, "target_rate_ratio": 0, "rollback_drop": None, "scale_down_delay_s": 0}
 
 
 @policy(

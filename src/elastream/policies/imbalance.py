@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from statistics import median
 
 from elastream.measurement import Measurement, Reading
+from elastream.measurement.measurement import stands_out
 from elastream.measurement.tasks import TaskSpread
 from elastream.policies.proposal import Reason, ReasonKind
 
-_SKEWED = 1.5  # times the even share
-_BY_CHANCE = 4.0  # standard deviations by which the fullest of evenly fed instances may stand out
 _STRAGGLING = 0.7  # of the median true rate
 
 
@@ -33,7 +32,7 @@ def imbalance(measured: Measurement) -> tuple[Reason, ...]:
 def _skew_of_tasks(spread: TaskSpread, instances: int) -> Reason | None:
     """More tasks than instances even each other out: what counts is a task above an instance's even share."""
     even = spread.records_total / instances
-    if not _stands_out(spread.records[-1], even) or instances < 2 or spread.largest_share is None:
+    if not stands_out(spread.records[-1], even) or instances < 2 or spread.largest_share is None:
         return None
     text = (
         f"skew: one of {spread.tasks} tasks takes {spread.largest_share:.0%} of the records, "
@@ -42,17 +41,13 @@ def _skew_of_tasks(spread: TaskSpread, instances: int) -> Reason | None:
     return Reason(kind=ReasonKind.SKEW, text=text)
 
 
-def _stands_out(most: float, even: float) -> bool:
-    return most >= _SKEWED * even and most >= even + _BY_CHANCE * math.sqrt(even)
-
-
 def _skew(readings: Sequence[Reading]) -> Reason | None:
     total = math.fsum(reading.records_in for reading in readings)
     if total == 0:
         return None
     even = total / len(readings)
     hottest = max(readings, key=lambda reading: (reading.records_in, -reading.instance))
-    if not _stands_out(hottest.records_in, even):
+    if not stands_out(hottest.records_in, even):
         return None
     text = (
         f"skew: instance {hottest.instance} takes {hottest.records_in / total:.0%} of the records, "

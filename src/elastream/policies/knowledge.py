@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from elastream.dataflow import Plan
 from elastream.measurement import Measurement, Snapshot
+from elastream.measurement.evidence import NO_EVIDENCE, Evidence
 from elastream.measurement.flow import is_at_its_limit, is_saturated
 from elastream.measurement.thresholds import BUSY
 from elastream.policies.mst.memory import CHANGED, NEW_WEIGHT, remember
@@ -42,13 +43,41 @@ class CapacityPoint:
     """How many windows ago it was last seen."""
 
 
+_CORRECTED = 10  # windows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Correction:
+    """The target-rate ratio of a source: what is asked on top, as the model asked for too little.
+
+    It holds for some windows only, as a stall looks the same as a model that is wrong. One that is needed again
+    when it has ended holds for twice as long.
+    """
+
+    ratio: float
+    lasts: int = _CORRECTED
+    windows: int = 0
+    """Since it was made."""
+
+    @property
+    def in_force(self) -> float:
+        return self.ratio if self.windows < self.lasts else 1.0
+
+    def again(self, ratio: float) -> Correction:
+        return Correction(ratio=ratio, lasts=self.lasts * (1 if self.windows < self.lasts else 2))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
     points: Mapping[str, tuple[CapacityPoint, ...]] = field(default_factory=dict)
     sustained: Mapping[str, tuple[Sustained, ...]] = field(default_factory=dict)
     """What operators processed at their limit, by instances and by the delay between their nodes."""
-    correction: float = 1.0
-    """By how much more than the model says the pipeline was found to need (the target-rate ratio)."""
+    evidence: Evidence = NO_EVIDENCE
+    """The last windows of every operator and source."""
+    corrections: Mapping[str, Correction] = field(default_factory=dict)
+    """By how much more than the model says the operators behind a source were found to need."""
+    action_s: float = 0.0
+    """How long an action takes, by those that were carried out."""
     watched_s: float = 0.0
     """For how long the pipeline was watched, by a monotonic clock; restarts of the manager left out."""
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
@@ -57,11 +86,15 @@ class Knowledge:
     def of(self, operator: str) -> tuple[CapacityPoint, ...]:
         return self.points.get(operator, ())
 
+    def correction(self, source: str) -> float:
+        found = self.corrections.get(source)
+        return 1.0 if found is None else found.in_force
+
     def sustained_by(self, operator: str) -> tuple[Sustained, ...]:
         return self.sustained.get(operator, ())
 
     def with_snapshot(self, snapshot: Snapshot) -> Knowledge:
-        """Learn from one more window."""
+        """Learn from one more window, which is not a part of the evidence yet."""
         points, sustained = dict(self.points), dict(self.sustained)
         for name in snapshot.dataflow.scalable:
             rates = snapshot.measurements.get(name)
@@ -70,7 +103,16 @@ class Knowledge:
             points[name] = _merged(self.of(name), _point(snapshot, name, rates))
             if is_at_its_limit(snapshot, name):
                 sustained[name] = remember(self.sustained_by(name), _sustained(snapshot, name, rates))
-        return replace(self, points=points, sustained=sustained)
+        return replace(self.observed(snapshot), points=points, sustained=sustained)
+
+    def observed(self, snapshot: Snapshot, *, timed: bool = True) -> Knowledge:
+        """One more window as evidence; while an operator warms up its times say nothing, but its counts do."""
+        return replace(self, evidence=self.evidence.with_snapshot(snapshot, timed=timed))
+
+    def acted(self, took_s: float) -> Knowledge:
+        """An action took so long."""
+        known = self.action_s
+        return replace(self, action_s=took_s if known == 0 else known + NEW_WEIGHT * (took_s - known))
 
     def watched(self, passed_s: float, plan: Plan) -> Knowledge:
         """So much time has passed, and this plan is in force now."""

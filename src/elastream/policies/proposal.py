@@ -49,6 +49,8 @@ class Advice:
     operator: str
     current: int
     parallelism: int | None
+    steady: int | None = None
+    """The parallelism once nothing waits and nothing is corrected; None where that is the same."""
     need: float | None = None
     """Instances, before rounding and bounds."""
     target_per_s: float | None = None
@@ -82,6 +84,15 @@ class Proposal:
     def parallelism(self) -> Mapping[str, int]:
         """The proposed parallelism of every operator that the policy has an opinion on."""
         return {name: a.parallelism for name, a in self.advice.items() if a.parallelism is not None}
+
+    @property
+    def steady(self) -> Mapping[str, int]:
+        """The same once nothing waits, where the policy tells."""
+        return {
+            name: advice.steady if advice.steady is not None else advice.parallelism
+            for name, advice in self.advice.items()
+            if advice.parallelism is not None
+        }
 
     def applied_to(self, plan: Plan) -> Plan:
         return plan.with_changes(self.parallelism)

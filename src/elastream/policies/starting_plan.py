@@ -8,11 +8,12 @@ range between the lowest and the highest answer shows how far it can be trusted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_high
 
 from elastream.errors import InvalidInput
 from elastream.measurement import Snapshot
+from elastream.measurement.evidence import NO_EVIDENCE
 from elastream.policies.catalog import Policy
 from elastream.policies.knowledge import NOTHING_KNOWN
 from elastream.policies.proposal import Advice
@@ -59,7 +60,9 @@ def starting_plan(
         if window.dataflow != windows[-1].dataflow or window.gaps:
             continue  # the pipeline was changed since, or the window was not measured whole
         knowledge = knowledge.with_snapshot(window)
-        for name, said in policy(window.at_source_rates(rates), knowledge).advice.items():
+        # each window for itself: what is asked is what it would say at other rates, not whether to change anything
+        alone = replace(knowledge, evidence=NO_EVIDENCE)
+        for name, said in policy(window.at_source_rates(rates), alone).advice.items():
             if said.parallelism is not None:
                 advice[name].append(said)
     return StartingPlan(
@@ -70,7 +73,7 @@ def starting_plan(
 
 
 def _point(advice: list[Advice]) -> StartingPoint:
-    votes = [said.parallelism for said in advice if said.parallelism is not None]
+    votes = [said.parallelism if said.steady is None else said.steady for said in advice if said.parallelism]
     return StartingPoint(
         parallelism=median_high(votes),
         lowest=min(votes),

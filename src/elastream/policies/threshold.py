@@ -26,7 +26,7 @@ from elastream.policies.placing import placed_advice, site_of
 from elastream.policies.proposal import Advice, Proposal, ReasonKind
 
 _NEEDS = "cpu_utilization, or useful_s where that is not measured"
-_GESSCALE_KNOBS = {"interval_s": 60, "target_rate_ratio": 0, "rollback_drop": None}
+_GESSCALE_KNOBS = {"interval_s": 60, "target_rate_ratio": 0, "rollback_drop": None, "scale_down_delay_s": 0}
 
 
 @policy(

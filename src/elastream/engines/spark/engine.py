@@ -247,7 +247,6 @@ class SparkEngine:
         python_share = self._python_share()
         readings = tuple(self._reading(name, window_s, arrived, python_share) for name in self._graph.order)
         self._learn()
-        gaps += [f"{name}: too few batches yet to know what one costs" for name in self._too_new()]
         nodes, placement = self._allocation.nodes()
         snapshot = Snapshot(
             dataflow=self._graph,
@@ -256,6 +255,7 @@ class SparkEngine:
             readings=readings,
             at_s=time.time(),
             gaps=tuple(gaps),
+            unknown=dict.fromkeys(self._too_new(), "too few batches yet to know what one costs"),
             notes=(*_late_notes(readings), *self._watermark_notes()),
             batch_costs=dict(self._costs),
             nodes=nodes,

@@ -1,0 +1,443 @@
+"""Evidence: what several windows say together, where one alone would mislead.
+
+Every ratio is one of sums over a horizon that adapts to what it is about:
+
+arrivals      since the last step of the load, which is followed at once
+selectivity   since its last step, which two windows must confirm; of an operator whose output comes in bursts (a
+              window that fires, a trigger) over whole periods, so that where a period begins makes no difference
+cost          the useful time of a record with the present parallelism, the median since its last step; where the
+              operator was saturated by the count of its records, which is exact, while useful time is noisy
+what waits    the least of the last period: what is there in every window is a standing queue, what comes with a
+              burst and goes again is not
+
+Each estimate has a relative standard error, from how much its windows scatter and how many there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+
+from elastream.measurement.flow import is_saturated
+from elastream.measurement.measurement import Measurement
+from elastream.measurement.reading import Reading
+from elastream.measurement.scatter import MEDIAN, new_level, scatter, scatter_below
+from elastream.measurement.snapshot import Snapshot
+
+_MOST = 120  # windows that are kept
+_LEAST_STEP = 0.2  # of a cost or a selectivity: what fires moves them by less, over many windows
+_SAME_SIZE = 0.1  # of the instances
+_CONFIRMED = 2  # windows in a row that make a step of a cost or of a selectivity
+_QUIET = 0.1  # of the mean output: a window with less lies between two bursts
+_IN_BURSTS = 0.15  # of the windows at least are quiet, where the output comes in bursts
+_HOT, _HOT_FOR = 3, 20  # windows whose median tells of skew, and for how many it is believed
+_STANDS = 20  # windows at most that a queue must be there to be a standing one
+_ALWAYS_BUSY, _BUSY_FOR = 0.93, 3  # share of the time, by the median of so many windows: it is measured with noise
+_LUMPY, _LUMPY_SCATTER = (
+    0.5,
+    0.06,
+)  # of the usual output more or less, in some windows and in most: it comes in lumps
+_COUNTS = 0.95  # of the time: an operator that works for longer, while records wait, does all that it can
+_COUNTED = 0.002  # the relative error of a capacity that was counted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    value: float
+    error: float
+    """Its relative standard error."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """What all instances of an operator did in one window."""
+
+    window_s: float
+    parallelism: int
+    useful_s: float
+    records_in: float
+    records_out: Mapping[str, float]
+    waiting: float | None
+    """At its end; of engines that work in batches only what is overdue."""
+    timed: bool
+    """Not while it warms up: counts hold then, times do not."""
+    saturated: bool
+    """It worked all the time, as records waited for it all the time."""
+    busy: float = 0.0
+    """The share of the time that it worked, of that in which it can: in batches the driver has its part."""
+    hottest: float | None = None
+    """The share of the records that its hottest key has, by how much its fullest task or instance stood out."""
+
+    @property
+    def has_cost(self) -> bool:
+        return self.timed and self.records_in > 0
+
+    @property
+    def cost_s(self) -> float:
+        """Of a record."""
+        return (self.parallelism * self.window_s if self.saturated else self.useful_s) / self.records_in
+
+    @property
+    def out(self) -> float:
+        return math.fsum(self.records_out.values())
+
+    @property
+    def ratio(self) -> float:
+        return self.out / self.records_in
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trail:
+    """The last windows of one operator, newest last."""
+
+    spans: tuple[Span, ...] = ()
+    same_cost: int = 0
+    """So many of the newest in which a record cost about the same."""
+    same_ratio: int = 0
+    """So many of the newest in which about as many records came out for one that went in."""
+
+    def with_span(self, span: Span) -> Trail:
+        spans = (*self.spans, span)[-_MOST:]
+        moved = bool(self.spans) and not _same_size(self.spans[-1].parallelism, span.parallelism)
+        with_cost = [one for one in spans[-1 if moved else -(self.same_cost + 1) :] if one.has_cost]
+        with_input = [one for one in spans[-(self.same_ratio + 1) :] if one.records_in > 0]
+        return Trail(
+            spans=spans,
+            same_cost=_still_alike(spans, with_cost, [one.cost_s for one in with_cost]),
+            same_ratio=_still_alike(spans, with_input, [one.ratio for one in with_input]),
+        )
+
+    @cached_property
+    def cost(self) -> Estimate | None:
+        """The useful seconds of a record with the present parallelism; None where nothing was timed."""
+        period = self._whole_periods()
+        if period is not None:
+            return self._cost_over_periods(period)
+        spans = [span for span in self.spans[-self.same_cost :] if span.has_cost] if self.same_cost else []
+        if not spans:
+            return None
+        if self._in_lumps:
+            return self._cost_over_periods(self.spans)
+        counted = [span for span in spans if span.saturated]
+        if counted:
+            return Estimate(value=_cost_s(counted), error=max(_COUNTED, _error(counted)))
+        # not the mean: one stall would move it, and useful time is never longer than the window, so that of a busy
+        # operator is cut off on one side
+        costs = [span.cost_s for span in spans]
+        spread = max(self._cost_scatter, scatter_below(costs))
+        return Estimate(value=median(costs), error=MEDIAN * spread / math.sqrt(len(spans)))
+
+    def selectivity(self, consumer: str) -> Estimate | None:
+        """Records out for each one in; None where none went in."""
+        period = self.spans if self._in_lumps else self._whole_periods()
+        spans = self.spans[-self.same_ratio :] if period is None and self.same_ratio else period or ()
+        records_in = math.fsum(span.records_in for span in spans)
+        if records_in <= 0:
+            return None
+        out = math.fsum(span.records_out.get(consumer, 0.0) for span in spans)
+        ratios = [span.ratio for span in spans if span.records_in > 0]
+        error = _grain(self.spans) if period is not None else scatter(ratios) / math.sqrt(len(ratios))
+        return Estimate(value=out / records_in, error=error)
+
+    @property
+    def age(self) -> int:
+        """Windows since a record was last timed."""
+        return next((i for i, span in enumerate(reversed(self.spans)) if span.has_cost), len(self.spans))
+
+    @property
+    def period(self) -> int:
+        """Windows from one burst to the next, at most; 1 where the output does not come in bursts."""
+        ends = self._ends
+        if not ends:
+            return 1
+        return max((after - before for before, after in pairwise(ends)), default=ends[0] + 1)
+
+    @property
+    def same_size(self) -> int:
+        """Windows since its parallelism was last changed."""
+        now = self.spans[-1].parallelism
+        others = (i for i, span in enumerate(reversed(self.spans)) if span.parallelism != now)
+        return next(others, len(self.spans))
+
+    def standing(self, windows: int) -> float | None:
+        """What waited in each of so many windows. A queue that stands leaves no time without work: where the
+        operator had some, the queue is that of a burst, whenever it was looked at."""
+        last = self.spans[-windows:]
+        waiting = [span.waiting for span in last if span.waiting is not None]
+        if len(waiting) < len(last):
+            return None
+        return min(waiting) if median(span.busy for span in last[-_BUSY_FOR:]) >= _ALWAYS_BUSY else 0.0
+
+    @property
+    def hottest(self) -> float | None:
+        """The share of the records that the hottest key has; None where no key stands out."""
+        known = [span.hottest for span in self.spans[-_HOT_FOR:] if span.hottest is not None][-_HOT:]
+        return median(known) or None if known else None
+
+    @property
+    def uneven(self) -> bool:
+        """Whether its output comes in bursts or lumps."""
+        return bool(self._ends) or self._in_lumps
+
+    @cached_property
+    def _in_lumps(self) -> bool:
+        """Whether some windows have far more or less output than usual, though they are no bursts: what fires once
+        in most windows fires twice or not at all in some."""
+        ratios = [span.ratio for span in self.spans if span.records_in > 0]
+        usual = median(ratios) if ratios else 0.0
+        lumps = any(abs(ratio - usual) > _LUMPY * usual for ratio in ratios)
+        return not self._ends and usual > 0 and (lumps or scatter(ratios) > _LUMPY_SCATTER)
+
+    @cached_property
+    def _ends(self) -> Sequence[int]:
+        return _burst_ends(self.spans)
+
+    def _whole_periods(self) -> Sequence[Span] | None:
+        ends = self._ends
+        if not ends:
+            return None
+        begin = ends[0] + 1 if len(ends) > 1 else 0
+        return self.spans[begin : ends[-1] + 1]
+
+    def _cost_over_periods(self, period: Sequence[Span]) -> Estimate | None:
+        """With the present parallelism, where it has seen a whole period."""
+        now = self.spans[-1].parallelism
+        others = (i for i, span in enumerate(reversed(self.spans)) if not _same_size(span.parallelism, now))
+        changed = next(others, None)
+        if changed is not None:
+            since = replace(self, spans=self.spans[len(self.spans) - changed :])
+            if len(since._ends) > 1:
+                period = since._whole_periods() or period
+        records_in = math.fsum(span.records_in for span in period)
+        if records_in <= 0:
+            return None
+        useful_s = math.fsum(span.useful_s for span in period)
+        error = math.hypot(self._cost_scatter / math.sqrt(len(period)), _grain(period))
+        return Estimate(value=useful_s / records_in, error=error)
+
+    @cached_property
+    def _cost_scatter(self) -> float:
+        """Of a single window, whatever its parallelism: a change of that is a step, and no scatter."""
+        timed = [span for span in self.spans if span.has_cost and not span.saturated]
+        if self._ends:  # what firing costs is no scatter
+            timed = [span for span in timed if span.out <= 0]
+        return scatter([span.cost_s for span in timed])
+
+
+def _same_size(one: int, other: int) -> bool:
+    """Whether a record costs about the same with so many instances, however the operator scales."""
+    return abs(one - other) <= _SAME_SIZE * max(one, other)
+
+
+def _cost_s(spans: Sequence[Span]) -> float:
+    return math.fsum(span.cost_s * span.records_in for span in spans) / math.fsum(s.records_in for s in spans)
+
+
+def _error(spans: Sequence[Span]) -> float:
+    mean = _cost_s(spans)
+    squares = math.fsum((span.cost_s / mean - 1) ** 2 for span in spans) if mean > 0 else 0.0
+    return math.sqrt(squares) / len(spans)
+
+
+def _still_alike(spans: Sequence[Span], those: Sequence[Span], values: Sequence[float]) -> int:
+    """How many of the newest spans are since the first of those whose value is about the same."""
+    if not those:
+        return 1
+    first = those[new_level(values, confirmed_by=_CONFIRMED, least=_LEAST_STEP)]
+    return len(spans) - next(i for i in range(len(spans) - 1, -1, -1) if spans[i] is first)
+
+
+def _burst_ends(spans: Sequence[Span]) -> list[int]:
+    """The last window of each burst of output; none where it does not come in bursts.
+
+    A burst that the newest window has may go on, and counts only if there are no others.
+    """
+    outs = [span.out for span in spans]
+    least = _QUIET * math.fsum(outs) / max(1, len(outs))
+    quiet = [out <= least for out in outs]
+    if least <= 0 or sum(quiet) < max(1.0, _IN_BURSTS * len(quiet)):
+        return []
+    ends = [i for i, (now, after) in enumerate(pairwise(quiet)) if after and not now]
+    return ends or [len(spans) - 1]
+
+
+def _grain(spans: Sequence[Span]) -> float:
+    """The relative error of a sum over whole periods, when periods are of different numbers of windows."""
+    ends = _burst_ends(spans)
+    if not ends:
+        outs = [span.out for span in spans]
+        return (max(outs) - min(outs)) / (2 * math.fsum(outs)) if any(outs) else _UNSEEN
+    lengths = [after - before for before, after in pairwise(ends)]
+    return (max(lengths) - min(lengths)) / (2 * math.fsum(lengths)) if lengths else _UNSEEN
+
+
+_UNSEEN = 0.1  # the relative error of a sum over a single burst
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arrivals:
+    """What came to a source in the last windows, in records per second, newest last."""
+
+    rates: tuple[float, ...] = ()
+    level: int = 0
+    """So many of the newest are about the same."""
+
+    def with_rate(self, per_s: float) -> Arrivals:
+        rates = (*self.rates, per_s)[-_MOST:]
+        alike = rates[-(self.level + 1) :]
+        return Arrivals(rates=rates, level=len(alike) - new_level(alike, of=rates))
+
+    @property
+    def rate(self) -> Estimate:
+        alike = self.rates[-self.level :]
+        return Estimate(value=math.fsum(alike) / len(alike), error=scatter(self.rates) / math.sqrt(len(alike)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A snapshot in which every number that decides is an estimate over its own horizon."""
+
+    snapshot: Snapshot
+    errors: Mapping[str, float] = field(default_factory=dict)
+    """The relative standard error of what each operator needs."""
+    hottest: Mapping[str, float] = field(default_factory=dict)
+    """The share of the records that the hottest key has, of operators in which one stands out."""
+    ages: Mapping[str, int] = field(default_factory=dict)
+    """Windows since a record was last timed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    trails: Mapping[str, Trail] = field(default_factory=dict)
+    arrivals: Mapping[str, Arrivals] = field(default_factory=dict)
+
+    def with_snapshot(self, snapshot: Snapshot, *, timed: bool = True) -> Evidence:
+        """One more window; operators of which not all instances reported are passed over."""
+        trails = {name: trail for name, trail in self.trails.items() if name in snapshot.dataflow}
+        for name, measured in snapshot.measurements.items():
+            if snapshot.is_complete_for(name):
+                trail = trails.get(name, Trail())
+                trails[name] = trail.with_span(_span(snapshot, name, measured, trail, timed=timed))
+        arrivals = {
+            name: self.arrivals.get(name, Arrivals()).with_rate(rate)
+            for name, rate in snapshot.source_rates.items()
+        }
+        return Evidence(trails=trails, arrivals=arrivals)
+
+    def seen(self, snapshot: Snapshot) -> Seen:
+        """The newest snapshot, which must be part of the evidence, in the light of those before."""
+        if not self.arrivals:
+            return Seen(snapshot=snapshot)
+        known = snapshot.__dict__.get("_seen")
+        if known is None or known[0] is not self:  # for everybody who asks in one window
+            known = snapshot.__dict__["_seen"] = (self, self._seen(snapshot))
+        return known[1]
+
+    def _seen(self, snapshot: Snapshot) -> Seen:
+        readings: list[Reading] = []
+        for name, measured in snapshot.measurements.items():
+            trail = self.trails.get(name)
+            if trail is None or not snapshot.is_complete_for(name):
+                readings += measured.readings
+            else:
+                readings.append(_estimated(snapshot, measured.totals, trail, self._windows(snapshot, name)))
+        rates = {name: self.arrivals[name].rate.value for name in snapshot.source_rates if name in self.arrivals}
+        return Seen(
+            snapshot=replace(snapshot, readings=tuple(readings), source_rates={**snapshot.source_rates, **rates}),
+            errors=self._errors(snapshot),
+            hottest={name: hot for name, trail in self.trails.items() if (hot := trail.hottest) is not None},
+            ages={name: trail.age for name, trail in self.trails.items()},
+        )
+
+    def was_at_its_limit(self, name: str) -> bool:
+        """Whether the operator could not do more in the newest window, which the estimates then know."""
+        trail = self.trails.get(name)
+        return trail is not None and bool(trail.spans) and trail.spans[-1].saturated
+
+    def is_uneven(self, snapshot: Snapshot, name: str) -> bool:
+        """Whether what the operator gets comes in bursts, so that one window says nothing of what is missing."""
+        return any(self.trails[one].uneven for one in self._before(snapshot, name))
+
+    def _before(self, snapshot: Snapshot, name: str) -> Sequence[str]:
+        """The operator and all before it, as far as there is evidence of them."""
+        reached = [name]
+        for one in reached:
+            reached += [before for before in snapshot.dataflow.upstream(one) if before not in reached]
+        return [one for one in reached if one in self.trails]
+
+    def _windows(self, snapshot: Snapshot, name: str) -> int:
+        """Over how many windows a queue must stand: since the load or the plan last changed, which makes a queue,
+        and at least for the longest period of those that fill it."""
+        before = self._before(snapshot, name)
+        levels = [self.arrivals[one].level for one in before if one in self.arrivals]
+        sizes = [self.trails[one].same_size for one in before]
+        return max(min([_STANDS, *levels, *sizes]), *(self.trails[one].period for one in before), 1)
+
+    def _errors(self, snapshot: Snapshot) -> Mapping[str, float]:
+        of_flow: dict[str, float] = {}
+        errors: dict[str, float] = {}
+        for name in snapshot.dataflow.order:
+            trail, found = self.trails.get(name), []
+            if name in self.arrivals:
+                found.append(self.arrivals[name].rate.error)
+            for before in snapshot.dataflow.upstream(name):
+                producer = self.trails.get(before)
+                ratio = None if producer is None else producer.selectivity(name)
+                found.append(math.hypot(of_flow[before], 0.0 if ratio is None else ratio.error))
+            of_flow[name] = max(found, default=0.0)
+            cost = None if trail is None else trail.cost
+            errors[name] = math.hypot(of_flow[name], 0.0 if cost is None else cost.error)
+        return errors
+
+
+NO_EVIDENCE = Evidence()
+
+
+def _span(snapshot: Snapshot, name: str, measured: Measurement, trail: Trail, *, timed: bool) -> Span:
+    totals = measured.totals
+    waiting = totals.backlog if totals.overdue is None else totals.overdue
+    before = trail.spans[-1].waiting if trail.spans else None
+    all_the_time = before is not None and before >= measured.observed_per_s and measured.utilization >= _COUNTS
+    return Span(
+        window_s=totals.window_s,
+        parallelism=snapshot.plan.get(name, totals.instances),
+        useful_s=totals.useful_s,
+        records_in=totals.records_in,
+        records_out={consumer: totals.records_out_to(consumer) for consumer in measured.consumers},
+        waiting=waiting,
+        timed=timed and name not in snapshot.unknown,
+        saturated=all_the_time and is_saturated(snapshot, name),
+        busy=measured.utilization / (measured.batch_cost.most_busy or 1.0 if measured.batch_cost else 1.0),
+        hottest=measured.hottest_key,
+    )
+
+
+def _estimated(snapshot: Snapshot, totals: Reading, trail: Trail, windows: int) -> Reading:
+    """The newest reading, with the useful time and the output that its records usually have."""
+    records = totals.records_in or _mean_records(trail) * totals.window_s
+    cost = trail.cost
+    useful_s = totals.useful_s if cost is None else records * cost.value
+    # what was counted at saturation may be a little more than fits: the ratios are what matters
+    fits = min(1.0, totals.instances * totals.window_s / useful_s) if useful_s > 0 else 1.0
+    records_out = {}
+    for consumer in snapshot.dataflow.downstream(totals.operator):
+        ratio = trail.selectivity(consumer)
+        kept = totals.records_out_to(consumer) if ratio is None else records * ratio.value
+        records_out[consumer] = fits * kept
+    standing = trail.standing(windows)
+    return replace(
+        totals,
+        useful_s=fits * useful_s,
+        records_in=fits * records,
+        records_out=records_out,
+        backlog=totals.backlog if standing is None else standing,
+    )
+
+
+def _mean_records(trail: Trail) -> float:
+    seconds = math.fsum(span.window_s for span in trail.spans)
+    return math.fsum(span.records_in for span in trail.spans) / seconds if seconds > 0 else 0.0
