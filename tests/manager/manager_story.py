@@ -43,6 +43,7 @@ def window(
     share: float | None = None,
     operators: Iterable[Operator] = (),
     gaps: tuple[str, ...] = (),
+    unknown: Mapping[str, str] | None = None,
     map_readings: Iterable[Reading] | None = None,
     waiting: float | None = None,
 ) -> Snapshot:
@@ -82,7 +83,7 @@ def window(
         operators=operators,
         parallelism=plan,
     )
-    return replace(snapshot, at_s=at_s, gaps=gaps)
+    return replace(snapshot, at_s=at_s, gaps=gaps, unknown=unknown or {})
 
 
 @dataclass

@@ -17,6 +17,7 @@ from elastream.manager.events import (
     Decided,
     Event,
     Held,
+    Ignored,
     Judged,
     PhaseChanged,
     Proposed,
@@ -45,6 +46,7 @@ class LiveRun:
         self._notes: tuple[str, ...] = ()
         self._proposal: Proposal | None = None
         self._phase = "starting"
+        self._deciding = ""
         self._lines: list[Text] = []
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
 
@@ -89,10 +91,19 @@ class LiveRun:
     def event(self, event: Event) -> None:
         if isinstance(event, Proposed):
             self._proposal = event.proposal
+            self._decides(_deciding_text(event.proposal))
+        if isinstance(event, Ignored):
+            self._decides(f"not deciding: {event.why}")
         line = self._event_line(event)
         if line is not None:
             self.line(line)
         self._draw()
+
+    def _decides(self, text: str) -> None:
+        """Whether it decides, and if not why, always stands below the table; elsewhere it is said when it changes."""
+        changed, self._deciding = text != self._deciding, text
+        if changed and self._live is None:
+            self._console.print(Text(text, style="dim"), soft_wrap=True)
 
     def line(self, line: Text) -> None:
         self._lines = [*self._lines, line][-_MOST_LINES:]
@@ -103,7 +114,12 @@ class LiveRun:
     def _draw(self) -> None:
         if self._live is not None:
             self._live.update(
-                Group(Text(f"{self._title}: {self._phase}", style="bold"), self._table(), *self._lines)
+                Group(
+                    Text(f"{self._title}: {self._phase}", style="bold"),
+                    self._table(),
+                    Text(self._deciding, style="dim"),
+                    *self._lines,
+                )
             )
 
     def _table(self) -> Table:
@@ -148,11 +164,13 @@ class LiveRun:
         match event:
             case Decided():
                 what = f"{'would ' if event.dry_run else ''}{event.decision.kind}: {event.decision}"
-                why = "; ".join(
+                by_operator = (
                     f"{advice.operator} {reason}"
                     for advice in event.decision.advice
                     for reason in advice.reasons[1:2]
                 )
+                # what holds for the whole pipeline explains numbers that no operator's own reason does
+                why = "; ".join([*by_operator, *map(str, event.decision.reasons)])
                 return Text.assemble(self._at(event.at_s), " ", (what, "bold green"), f" ({why})" if why else "")
             case Acted():
                 done = f"done in {event.outcome.took_s:.2f} s" if event.outcome.succeeded else "failed"
@@ -175,6 +193,15 @@ class LiveRun:
     def _at(self, at_s: float) -> str:
         elapsed_s = 0.0 if self._began_s is None else max(0.0, at_s - self._began_s)
         return f"{duration_text(round(elapsed_s)):>8}"
+
+
+def _deciding_text(proposal: Proposal) -> str:
+    undecided = [
+        f"{advice.operator} ({advice.reasons[-1] if advice.reasons else 'no data'})"
+        for advice in proposal.advice.values()
+        if advice.parallelism is None
+    ]
+    return f"deciding, but not for {', '.join(undecided)}" if undecided else "deciding"
 
 
 def _late_text(count: float | None) -> Text:
