@@ -38,6 +38,7 @@ from elastream.engines.spark.state import (
     repartition,
     write_wanted,
 )
+from elastream.engines.spark.watermark_keeper import WatermarkKeeper, keeper_of
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError
 
@@ -98,6 +99,8 @@ class StepQuery:
         self._held_back_s = 0.0
         self._holding_since: float | None = None
         self._full_before: FullBatch | None = None
+        self._watermarks: WatermarkKeeper | None = None
+        """Of the run, where its plan has several."""
         self.state_can_move = True
         """As far as is known: Spark refuses it for some operators, but only when asked."""
         self._not_started: str | None = None
@@ -154,6 +157,10 @@ class StepQuery:
             frame = frame.coalesce(self.parallelism)
             if not once:  # the batch that is to be finished has its offsets
                 self._change_control(lambda control: replace(control, starts=control.starts + 1))
+            if self._watermarks is not None:
+                self._watermarks.close()
+            path = self._workspace.watermarks(self.step.name)
+            self._watermarks = keeper_of(self._spark, self.step.name, frame, path)
         writer = (
             frame.writeStream.queryName(self.step.name)
             .outputMode(self.step.output_mode)
@@ -295,7 +302,10 @@ class StepQuery:
 
     def _write(self, frame: DataFrame, batch: int) -> None:
         self._batch_running.set()
+        watermarks = self._watermarks
         try:
+            if watermarks is not None:
+                watermarks.batch_begins(batch)
             held_back_s = self._hold_back()
             began = time.monotonic()
             records = 0
@@ -305,6 +315,8 @@ class StepQuery:
                 self.step.function(frame, batch)
             else:
                 _run(frame)
+            if watermarks is not None:
+                watermarks.batch_ends(batch)
             self.written[batch] = Written(records=records, held_back_s=held_back_s)
             self._batch_ended = batch
             self.failures = 0
