@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from elastream.engines.spark.input_watermarks import (
     read_input_watermarks,
     write_input_watermarks,
 )
-from elastream.engines.spark.watermark_keeper import WatermarkKeeper
+from elastream.engines.spark.watermark_keeper import WatermarkKeeper, keeper_of
 
 _LEFT = DeclaredWatermark(reads=("left",), column="at", delay_ms=1_000)
 _RIGHT = DeclaredWatermark(reads=("right",), column="at", delay_ms=2_000)
@@ -229,6 +230,15 @@ def test_a_spark_that_cannot_be_asked_is_told_once_and_left_alone(
             kept.batch_ends(batch)
     assert [reason in record.getMessage() for record in caplog.records] == [True]
     assert not (tmp_path / "pairs.json").exists()
+
+
+def test_a_plan_that_cannot_be_looked_at_is_told_and_the_query_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    anything: Any = object()
+    assert keeper_of(anything, "pairs", anything, tmp_path / "pairs.json") is None
+    assert "'pairs': the watermarks of its inputs cannot be kept" in caplog.text
+    assert "after a restart they move on once each input has brought a record" in caplog.text
 
 
 # All of it
