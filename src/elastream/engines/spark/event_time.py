@@ -23,7 +23,8 @@ watermark come later. Retried batches read the same records again; parallelism o
 batch among tasks. An aggregate in append mode puts out windows in the order in which the watermark passes their
 ends, so its commits are in order, too. A feed's writer decides what is a commit, as it decides what is a file.
 
-With several inputs Spark takes the lowest of their watermarks, and each is bounded as above. A single watermark
+With several inputs Spark takes the lowest of their watermarks, and each is bounded as above, also over restarts
+(`input_watermarks.py`): what is given back is what the committed batches have left. A single watermark
 above a union follows the input that runs ahead. In a single query the inputs advance together, ours do not: so
 such a watermark is declared on each input in its place (`below_the_union`), and the lowest of them counts. An
 input that has fallen silent then holds it back, and is named (`watermark_watch.py`). Where that cannot be done,

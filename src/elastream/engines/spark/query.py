@@ -38,6 +38,7 @@ from elastream.engines.spark.state import (
     repartition,
     write_wanted,
 )
+from elastream.engines.spark.watermark_keeper import WatermarkKeeper, keeper_of
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError
 
@@ -98,6 +99,8 @@ class StepQuery:
         self._held_back_s = 0.0
         self._holding_since: float | None = None
         self._full_before: FullBatch | None = None
+        self._watermarks: WatermarkKeeper | None = None
+        """Of the run, where its plan has several."""
         self.state_can_move = True
         """As far as is known: Spark refuses it for some operators, but only when asked."""
         self._not_started: str | None = None
@@ -154,6 +157,7 @@ class StepQuery:
             frame = frame.coalesce(self.parallelism)
             if not once:  # the batch that is to be finished has its offsets
                 self._change_control(lambda control: replace(control, starts=control.starts + 1))
+            self._keep_watermarks(frame)
         writer = (
             frame.writeStream.queryName(self.step.name)
             .outputMode(self.step.output_mode)
@@ -171,6 +175,12 @@ class StepQuery:
             if self._query is not None:
                 self._ended_progress += self._query.recentProgress
             self._query = writer.start()
+
+    def _keep_watermarks(self, frame: DataFrame) -> None:
+        if self._watermarks is not None:
+            self._watermarks.close()
+        path = self._workspace.watermarks(self.step.name)
+        self._watermarks = keeper_of(self._spark, self.step.name, frame, path)
 
     def _settle_state(self) -> None:
         """Move the state, if it does not have the partitions that it is to have."""
@@ -295,16 +305,15 @@ class StepQuery:
 
     def _write(self, frame: DataFrame, batch: int) -> None:
         self._batch_running.set()
+        watermarks = self._watermarks
         try:
+            if watermarks is not None:
+                watermarks.batch_begins(batch)
             held_back_s = self._hold_back()
             began = time.monotonic()
-            records = 0
-            if self._output is not None:
-                records = self._publish(frame, batch, self._output)
-            elif self.step.function is not None and self.step.kind == "sink":
-                self.step.function(frame, batch)
-            else:
-                _run(frame)
+            records = self._put_out(frame, batch)
+            if watermarks is not None:
+                watermarks.batch_ends(batch)
             self.written[batch] = Written(records=records, held_back_s=held_back_s)
             self._batch_ended = batch
             self.failures = 0
@@ -314,6 +323,16 @@ class StepQuery:
             raise
         finally:
             self._batch_running.clear()
+
+    def _put_out(self, frame: DataFrame, batch: int) -> int:
+        """How many records were published."""
+        if self._output is not None:
+            return self._publish(frame, batch, self._output)
+        if self.step.function is not None and self.step.kind == "sink":
+            self.step.function(frame, batch)
+        else:
+            _run(frame)
+        return 0
 
     def _publish(self, frame: DataFrame, batch: int, output: DurableChannel) -> int:
         """How many records were put out."""

@@ -6,6 +6,7 @@ lock, lock.jvm        held while a driver, and its JVM, run: checkpoints are not
 channels/NAME/        what a step puts out
 checkpoints/NAME/     Spark's checkpoint of a step's query
 state/NAME.json       how many partitions the state of a step is to have
+watermarks/NAME.json  how far each input of a step was in event time
 accounts/NAME.json    what Spark told of a step's batches, added up
 control/NAME.json     parallelism and batch size of a step, read by its readers between two batches
 """
@@ -36,7 +37,7 @@ class Workspace:
     def open(self) -> None:
         """Make the folders and take the lock; refuse a folder of another pipeline, or one that is in use."""
         try:
-            for name in ("channels", "checkpoints", "state", "accounts", "control"):
+            for name in ("channels", "checkpoints", "state", "watermarks", "accounts", "control"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ElastreamError(f"{self.folder}: cannot be used: {error.strerror}") from None
@@ -78,6 +79,9 @@ class Workspace:
 
     def state(self, name: str) -> Path:
         return self.folder / "state" / f"{name}.json"
+
+    def watermarks(self, name: str) -> Path:
+        return self.folder / "watermarks" / f"{name}.json"
 
     def ledger(self, name: str) -> Path:
         return self.folder / "accounts" / f"{name}.json"
