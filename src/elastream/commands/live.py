@@ -100,7 +100,7 @@ class LiveRun:
         self._draw()
 
     def _decides(self, text: str) -> None:
-        """Whether it decides, and if not why, always stands below the table; elsewhere it is said when it changes."""
+        """Whether it decides, and if not why: always below the table, elsewhere when it changes."""
         changed, self._deciding = text != self._deciding, text
         if changed and self._live is None:
             self._console.print(Text(text, style="dim"), soft_wrap=True)
