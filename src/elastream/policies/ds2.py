@@ -311,6 +311,8 @@ class _Sizing:
     """Without what waits."""
 
     def queue(self, name: str) -> _Queue:
+        if not self.seen.errors:
+            return _Queue.NONE  # of one window nobody can tell
         waiting = self.seen.snapshot.measurements[name].totals.backlog or 0.0
         if waiting <= max(1.0, _BEHIND_S * flow(self.seen.snapshot).required_per_s.get(name, 0.0)):
             return _Queue.NONE
