@@ -115,7 +115,10 @@ class LeavesElsewhere(Protocol):
     """A job that keeps something outside of its folder."""
 
     def delete_elsewhere(self, folder: Path) -> None:
-        """Delete what an earlier run left there, before the folder is deleted itself."""
+        """Delete what an earlier run left there, before the folder is deleted itself.
+
+        ElastreamError where one is still under way in the folder.
+        """
 
 
 class EngineKind(Protocol):

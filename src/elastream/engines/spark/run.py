@@ -19,15 +19,17 @@ from pyspark.sql import SparkSession
 
 from elastream.dataflow import Dataflow
 from elastream.engines.spark.beside import importing_from, started_beside
-from elastream.engines.spark.channels.kinds import ChannelKind, delete_topics
+from elastream.engines.spark.channels.kinds import ChannelKind, check_reachable, delete_topics
 from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.executors import is_local, session_settings, starting_slots
+from elastream.engines.spark.function_checks import check_functions
 from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on, placed_operator
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
+from elastream.engines.spark.workspace import Workspace, check_unused
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.signals import interruptible
 
@@ -67,7 +69,11 @@ def read_pipeline(path: Path) -> PipelineFile:
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if len(found) != 1:
         raise InvalidInput(f"{path}: one Pipeline was expected at the top of the file, found {len(found)}")
-    found[0].graph()
+    try:
+        found[0].graph()
+        check_functions(found[0])
+    except InvalidInput as error:
+        raise error.at(str(path)) from None
     records = getattr(module, "records", "sentences")
     return PipelineFile(
         pipeline=found[0],
@@ -110,11 +116,19 @@ class SparkJob:
 
     @contextmanager
     def running(self, folder: Path) -> Iterator[SparkEngine]:
-        """Its cluster where it has one of its own, a session, the engine, and what writes to its feed."""
-        local_folder(folder)
-        with self._cluster(folder) as (master, workers), self._session(folder, master) as spark:
+        """Its cluster where it has one of its own, a session, the engine, and what writes to its feed.
+
+        What can be refused is refused before Spark is started, which takes a while.
+        """
+        folder = local_folder(folder)
+        check_reachable(self.channels)
+        with (
+            self._workspace(folder) as workspace,
+            self._cluster(folder) as (master, workers),
+            self._session(folder, master) as spark,
+        ):
             try:
-                with self._engine(folder, spark, workers) as engine:
+                with self._engine(folder, spark, workers, workspace) as engine:
                     yield engine
             except OSError as error:
                 raise ElastreamError(
@@ -123,8 +137,19 @@ class SparkJob:
                 ) from error
 
     def delete_elsewhere(self, folder: Path) -> None:
+        check_unused(folder)
         for left in delete_topics(folder / "channels"):
             _log.warning("%s", left)
+
+    @contextmanager
+    def _workspace(self, folder: Path) -> Iterator[Workspace]:
+        """Its lock is held from now on, so that of two that are started in one folder one is refused at once."""
+        workspace = Workspace(folder, self.name, self.channels)
+        workspace.open()
+        try:
+            yield workspace
+        finally:
+            workspace.close()
 
     @contextmanager
     def _session(self, folder: Path, master: str) -> Iterator[SparkSession]:
@@ -165,7 +190,9 @@ class SparkJob:
             cluster.stop()
 
     @contextmanager
-    def _engine(self, folder: Path, spark: SparkSession, workers: OnWorkers | None) -> Iterator[SparkEngine]:
+    def _engine(
+        self, folder: Path, spark: SparkSession, workers: OnWorkers | None, workspace: Workspace
+    ) -> Iterator[SparkEngine]:
         generator = _Generator(self._generator_command(folder))
         engine = SparkEngine(
             self.file.pipeline,
@@ -179,6 +206,7 @@ class SparkJob:
             executors=self.options.executors,
             on_nodes=workers,
             before_halt=generator.end,
+            workspace=workspace,
         )
         _log.info("starting the pipeline")
         engine.start()

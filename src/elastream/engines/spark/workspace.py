@@ -25,6 +25,9 @@ from elastream.engines.spark.identity import identity_of
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.whole_files import write_json
 
+_LOCK = "lock"
+_SHORT_IDENTITY = 12  # letters of 16: 48 bits, for names of files and folders
+
 
 class Workspace:
     def __init__(self, folder: Path, pipeline: str, channels: ChannelKind | None = None) -> None:
@@ -34,7 +37,12 @@ class Workspace:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Make the folders and take the lock; refuse a folder of another pipeline, or one that is in use."""
+        """Make the folders and take the lock; refuse a folder of another pipeline, or one that is in use.
+
+        It does no harm a second time.
+        """
+        if self._lock is not None:
+            return
         try:
             for name in ("channels", "checkpoints", "state", "accounts", "control"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -73,6 +81,10 @@ class Workspace:
         """Whose batches a step writes, told to what outlives this folder; for who has opened it."""
         return f"{identity_of(self.folder)}/{name}"
 
+    def unique_id(self, batch: int) -> str:
+        """The same for a batch that is run again, and for no batch of another folder."""
+        return f"{identity_of(self.folder)[:_SHORT_IDENTITY]}-{batch}"
+
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / name
 
@@ -104,9 +116,20 @@ class Workspace:
         return found
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise ElastreamError(f"{self.folder}: another process runs this pipeline here") from None
+        self._lock = _locked(self.folder)
+
+
+def check_unused(folder: Path) -> None:
+    """Before a folder is deleted: refuse where another process runs a pipeline in it."""
+    if (folder / _LOCK).exists():
+        os.close(_locked(folder))
+
+
+def _locked(folder: Path) -> int:
+    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise ElastreamError(f"{folder}: another process runs this pipeline here") from None
+    return file
