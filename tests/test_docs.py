@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from pyspark.sql import functions
 from typer.testing import CliRunner
 
 from docs.hooks.diagrams import DIAGRAMS, state_diagram, with_diagrams
 from docs.hooks.generated import GENERATED, filled
 from docs.hooks.links import ROOT_PAGES, Link, anchors_of, for_the_site, links_of, resolved
+from elastream import Pipeline
 from elastream.cli import app
 from elastream.manager.knobs import Knobs
 from elastream.options import describe
@@ -205,6 +207,28 @@ def test_the_plain_job_can_be_imported_and_the_ported_one_drawn() -> None:
     shown = CliRunner().invoke(app, ["show", str(EXAMPLE / "ported.py"), "--json"])
     assert shown.exit_code == 0, shown.output
     assert [word for word in ("views", "pages", "per_minute", "results") if f'"{word}"' not in shown.output] == []
+
+
+def pipelines_shown() -> list[tuple[str, str]]:
+    """Python in the documentation that declares steps of a pipeline, with the page that it is on."""
+    blocks = [(path, code) for path in TEXTS for _, code in blocks_of(text_of(path), "python")]
+    return [(path, code) for path, code in blocks if re.search(r"^@pipeline\.", code, re.MULTILINE)]
+
+
+def test_pipelines_that_are_shown_whole_can_be_drawn_as_they_stand(tmp_path: Path) -> None:
+    whole = [(path, code) for path, code in pipelines_shown() if "Pipeline(" in code]
+    assert {"README.md", "docs/spark.md", "docs/start.md"} <= {path for path, _ in whole}
+    for path, code in whole:
+        (tmp_path / "job.py").write_text(code, encoding="utf-8")
+        shown = CliRunner().invoke(app, ["show", str(tmp_path / "job.py")])
+        assert shown.exit_code == 0, f"{path}: {shown.output}"
+
+
+def test_parts_of_pipelines_that_are_shown_need_nothing_but_the_usual_imports() -> None:
+    parts = [(path, code) for path, code in pipelines_shown() if "Pipeline(" not in code]
+    assert parts
+    for path, code in parts:
+        exec(compile(code, path, "exec"), {"F": functions, "pipeline": Pipeline("shown")})
 
 
 def test_rules_that_are_shown_are_rules(tmp_path: Path) -> None:
