@@ -263,12 +263,14 @@ def unknown(line: str) -> str:
     group = any(n.startswith(" ".join(words[:2])) for n in commands()) and len(words) == 2
     if not name:
         return "" if group else "there is no such command"
+    words = words[: words.index("--")] if "--" in words else words  # what comes then is for the pipeline file
     options = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
     return " ".join(o for o in options if o not in (*commands()[name], "--help"))
 
 
 def test_commands_that_there_are_not_are_found() -> None:
     assert unknown("elastream run job.py --dry-run --no-such") == "--no-such"
+    assert unknown("elastream run job.py --dry-run -- --no-such") == ""
     assert unknown("elastream walk job.py") == "there is no such command"
     assert unknown("elastream kafka stop") == "there is no such command"
     assert unknown("elastream kafka") == ""

@@ -26,7 +26,7 @@ class Spark(SparkOptions):
             check_functions(target)
             file = PipelineFile(pipeline=target, generator=None)
         else:
-            file = read_pipeline(target)
+            file = read_pipeline(target, self.arguments)
         try:
             file.pipeline.starting_with(self.start)
         except InvalidInput as error:

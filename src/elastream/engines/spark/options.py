@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from elastream.engines.spark.executors import ExecutorOptions, check_master, is_local
+from elastream.engines.spark.session_conf import conf_of, packages_of
 from elastream.errors import InvalidInput
 from elastream.nodes.files import WorkerNodes, read_worker_nodes
 from elastream.options import option
@@ -80,6 +81,20 @@ class SparkOptions:
         read=read_worker_nodes,
     )
     """On which the instances of an operator are placed; without a cluster as the master the run starts one."""
+    conf: Mapping[str, str] = option(
+        dict,
+        "KEY=VALUE, repeatable: a setting of Spark; counts before those of the pipeline file",
+        written=list[str] | None,
+        read=conf_of,
+    )
+    packages: tuple[str, ...] = option(
+        (),
+        "GROUP:ARTIFACT:VERSION, repeatable: from Maven, such as a connector; beside those of the pipeline file",
+        written=list[str] | None,
+        read=packages_of,
+    )
+    arguments: tuple[str, ...] = ()
+    """What a pipeline file finds in `sys.argv`; on the command line what stands after `--`."""
     executors: ExecutorOptions = field(default_factory=ExecutorOptions)
     channels: ChannelOptions = field(default_factory=ChannelOptions)
 

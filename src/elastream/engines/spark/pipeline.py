@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.local_paths import local_folder
+from elastream.engines.spark.session_conf import checked_conf, packages_of
 from elastream.errors import InvalidInput
 
 
@@ -96,12 +97,24 @@ _OUTPUT_MODES = ("append", "update")
 
 
 class Pipeline:
-    """Functions over streaming DataFrames and what each of them reads; the name is also that of its folder."""
+    """Functions over streaming DataFrames and what each of them reads; the name is also that of its folder.
 
-    def __init__(self, name: str) -> None:
+    `conf` are settings of Spark that its session begins with, `packages` what Spark fetches from Maven for it,
+    such as a connector, as GROUP:ARTIFACT:VERSION. On the command line `--conf` counts before the one, and
+    `--packages` adds to the other.
+    """
+
+    def __init__(
+        self, name: str, *, conf: Mapping[str, str | float | bool] | None = None, packages: Iterable[str] = ()
+    ) -> None:
         if not name or "/" in name:
             raise InvalidInput(f"a pipeline has a name without '/', found {name!r}")
         self.name = name
+        try:
+            self.conf = checked_conf(conf or {})
+            self.packages = packages_of([packages] if isinstance(packages, str) else list(packages))
+        except InvalidInput as error:
+            raise error.at(f"pipeline {name!r}") from None
         self._steps: dict[str, PipelineStep] = {}
 
     @property

@@ -29,6 +29,7 @@ from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_o
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.session import start_session
+from elastream.engines.spark.session_conf import merged_packages
 from elastream.engines.spark.workspace import Workspace, check_unused
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.signals import interruptible
@@ -47,8 +48,9 @@ class PipelineFile:
     """Records per second that an instance of an operator can process, for instances that scale themselves."""
 
 
-def read_pipeline(path: Path) -> PipelineFile:
-    """Run a Python file that defines a `Pipeline`, and take it from there. It finds the modules beside it."""
+def read_pipeline(path: Path, arguments: Sequence[str] = ()) -> PipelineFile:
+    """Run a Python file that defines a `Pipeline`, and take it from there. It finds the modules beside it, and the
+    arguments in `sys.argv`, as with `python FILE ARGUMENTS...`."""
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
     name = f"pipeline_{path.stem}"  # not the stem: a file called numbers.py would take the place of Python's own
@@ -60,7 +62,7 @@ def read_pipeline(path: Path) -> PipelineFile:
     # Spark's Python workers do not find the file: what they are to run of it is sent to them
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
-        with importing_from(path.parent.absolute()):
+        with importing_from(path.parent.absolute()), _called_with(path, arguments):
             spec.loader.exec_module(module)
     except InvalidInput as error:
         raise error.at(str(path)) from None
@@ -81,6 +83,15 @@ def read_pipeline(path: Path) -> PipelineFile:
         records=records,
         capacities=dict(getattr(module, "capacities", {})),
     )
+
+
+@contextmanager
+def _called_with(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+    before, sys.argv = sys.argv, [str(path), *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def records_at(load: Mapping[str, Any], records: str = "sentences") -> tuple[str, ...]:
@@ -160,6 +171,8 @@ class SparkJob:
                 master=master,
                 settings=self._settings(),
                 jars=self.channels.jars(),
+                conf={**self.file.pipeline.conf, **self.options.conf},
+                packages=merged_packages(self.file.pipeline.packages, self.options.packages),
                 log=folder / "spark.log",
             )
         try:

@@ -21,12 +21,11 @@ from typing import Any
 
 from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, check_kind
-from elastream.engines.spark.identity import identity_of
+from elastream.engines.spark.identity import identity_of, unique_batch
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.whole_files import write_json
 
 _LOCK = "lock"
-_SHORT_IDENTITY = 12  # letters of 16: 48 bits, for names of files and folders
 
 
 class Workspace:
@@ -82,8 +81,8 @@ class Workspace:
         return f"{identity_of(self.folder)}/{name}"
 
     def unique_id(self, batch: int) -> str:
-        """The same for a batch that is run again, and for no batch of another folder."""
-        return f"{identity_of(self.folder)[:_SHORT_IDENTITY]}-{batch}"
+        """Of a batch, for sinks; for who has opened it."""
+        return unique_batch(self.folder, batch)
 
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / name
