@@ -20,6 +20,7 @@ from elastream.commands.pipeline_file import TakesArguments, arguments_of_file
 from elastream.commands.settings import duration as duration_of
 from elastream.commands.settings import pairs_of
 from elastream.commands.shared import JsonOption, err, out
+from elastream.commands.waiting import waiting
 from elastream.decentralized.locks import LockKind
 from elastream.decentralized.protocol.capacity_ramp import MeasuredCapacity, core_counts
 from elastream.decentralized.protocol.decision import ScalingPolicy
@@ -278,14 +279,16 @@ def capacity(
     measured = []
     for count in counts:
         steps = []
-        for result in measure_capacity(found, file.absolute(), operator, options, cores=count):
-            steps.append(result)
-            ending = "" if result.follows else ": no longer follows"
-            offered, processed = (
-                f"{result.offered_per_s:.0f}/s offered",
-                f"{result.processed_per_s:.1f}/s processed",
-            )
-            err.print(f"{_with_cores(count)}: {offered}, {processed}{ending}")
+        with waiting(err, "starting Spark", quiet=as_json) as waited:
+            for result in measure_capacity(found, file.absolute(), operator, options, cores=count):
+                steps.append(result)
+                ending = "" if result.follows else ": no longer follows"
+                offered, processed = (
+                    f"{result.offered_per_s:.0f}/s offered",
+                    f"{result.processed_per_s:.1f}/s processed",
+                )
+                err.print(f"{_with_cores(count)}: {offered}, {processed}{ending}")
+                waited.say("measuring")
         measured.append(MeasuredCapacity(cores=count, steps=steps))
     if as_json:
         print_json(_as_plain(operator, measured))

@@ -58,6 +58,10 @@ class Engine(Protocol):
         """Carry out all changes of the decision in one action; doing it a second time changes nothing."""
 
 
+TAKES_TIME = {"takes_time": True}
+"""The `extra` of a line in the log that tells of something which people wait for: until the next line they are
+shown for how long."""
+
 ENGINE_CALLS = ("graph", "plan", "measure", "rescale")
 
 

@@ -53,7 +53,7 @@ from elastream.engines.spark.watermark_watch import WatermarkWatch
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
-from elastream.manager.engine import EngineFailed, RescaleOutcome
+from elastream.manager.engine import TAKES_TIME, EngineFailed, RescaleOutcome
 from elastream.measurement import Reading, Snapshot
 from elastream.measurement.accounts import Accounts, drops_text
 from elastream.measurement.batch_cost import BatchCost
@@ -149,7 +149,9 @@ class SparkEngine:
             self._lacked_at_start = () if self.shortage is None else (self.shortage,)
             self._set_fetches()
             self._check_folders()
-            for query in self._queries.values():
+            for number, query in enumerate(self._queries.values(), start=1):
+                place = f"{number} of {len(self._queries)}"
+                _log.info("starting the pipeline: %s (%s)", query.step.name, place, extra=TAKES_TIME)
                 # one after the other: each starts a Python process, which Spark gives ten seconds to come up
                 _start(query)
                 query.wait_until_begun()
@@ -168,7 +170,7 @@ class SparkEngine:
     def halt(self) -> None:
         """Stop every query right after a batch, those at the end of the pipeline first."""
         if not self.halted:
-            _log.info("stopping after the batches under way")
+            _log.info("stopping after the batches under way", extra=TAKES_TIME)
         self._before_halt()
         for name in reversed(self._graph.order):
             if name in self._queries:

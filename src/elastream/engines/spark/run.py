@@ -32,6 +32,7 @@ from elastream.engines.spark.session import start_session
 from elastream.engines.spark.session_conf import merged_packages
 from elastream.engines.spark.workspace import Workspace, check_unused
 from elastream.errors import ElastreamError, InvalidInput
+from elastream.manager.engine import TAKES_TIME
 from elastream.manager.signals import interruptible
 
 _log = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ class SparkJob:
 
     @contextmanager
     def _session(self, folder: Path, master: str) -> Iterator[SparkSession]:
-        _log.info("starting Spark")
+        _log.info("starting Spark", extra=TAKES_TIME)
         with interruptible():  # Spark takes Ctrl-C for itself when it starts
             spark = start_session(
                 self.name,
@@ -192,7 +193,7 @@ class SparkJob:
         cluster = StandaloneCluster(ClusterOptions(folder=folder / "cluster", port=0, web_port=0))
         try:
             if is_local(master):
-                _log.info("starting a cluster on this machine")
+                _log.info("starting a cluster on this machine", extra=TAKES_TIME)
                 with interruptible():
                     cluster.start_master()
                 master = cluster.master_url
@@ -221,7 +222,7 @@ class SparkJob:
             before_halt=generator.end,
             workspace=workspace,
         )
-        _log.info("starting the pipeline")
+        _log.info("starting the pipeline", extra=TAKES_TIME)
         engine.start()
         try:
             generator.start()
