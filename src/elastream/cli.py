@@ -11,7 +11,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from elastream._version import __version__
-from elastream.commands import advice, agents, new, report, serve, simulate
+from elastream.commands import advice, agents, doctor, new, report, serve, simulate
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
 from elastream.commands.decentralized import capacity, decentralized_app
@@ -53,6 +53,7 @@ app = typer.Typer(
 # panel by panel, in the order in which --help lists them
 _START = "Start"
 app.command(rich_help_panel=_START)(new.new)
+app.command(rich_help_panel=_START)(doctor.doctor)
 _RUN, _ASK, _SHOW, _BY_RULES, _TRY_OUT = "Run", "Ask", "Show", "Scale by rules", "Try out"
 app.command(rich_help_panel=_RUN, cls=TakesArguments)(run_commands.run)
 app.add_typer(decentralized_app, name="decentralized", rich_help_panel=_RUN)

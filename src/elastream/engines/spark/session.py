@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,13 +17,13 @@ from elastream.engines.spark.channels.kafka_source import KafkaChannelSource
 from elastream.engines.spark.executors import is_local
 from elastream.engines.spark.jars import REPOSITORY_VARIABLE
 from elastream.engines.spark.java import check_java
+from elastream.engines.spark.ports import check_answers
 from elastream.engines.spark.session_conf import JARS, JAVA_OPTIONS, PACKAGES, joined
 from elastream.errors import ElastreamError
 
 # when a query is stopped while its Python source works, Spark looks through the error with a pattern that needs a
 # stack frame for each letter
 _DEEP_STACK = "-Xss16m"
-_MASTER_TIMEOUT_S = 10.0
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
@@ -71,7 +70,7 @@ def start_session(
     ask for, see `session_conf.py`. `log` is where Spark's own log goes; its errors go to standard error where it
     is not given."""
     check_java()
-    _check_master(master)
+    check_answers(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     asked = dict(conf or {})
     own = {**_SETTINGS, **_addresses(master), **(settings or {})}
@@ -118,22 +117,6 @@ def _logging(log: Path | None) -> str:
     # in quotation marks, as a path may have spaces
     options = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
     return options if log is None else f'{options} -Delastream.appender=file "-Delastream.log={log.absolute()}"'
-
-
-def _check_master(master: str) -> None:
-    """Spark tries for a minute to reach a standalone master, and then says little."""
-    addresses = re.findall(r"([^/,:]+):(\d+)", master) if master.startswith("spark://") else []
-    refused = []
-    for host, port in addresses:  # a master may have others standing by
-        try:
-            socket.create_connection((host, int(port)), timeout=_MASTER_TIMEOUT_S).close()
-            return
-        except OSError as error:
-            refused.append(f"{host}:{port} {error.strerror or error}")
-    if refused:
-        raise ElastreamError(
-            f"{master}: no Spark master answers there ({'; '.join(refused)}); `elastream cluster start` starts one"
-        )
 
 
 def _is_loopback(master: str) -> bool:
