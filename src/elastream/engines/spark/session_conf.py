@@ -78,8 +78,7 @@ def packages_of(written: Sequence[str]) -> tuple[str, ...]:
     for one in found:
         if not _PACKAGE.fullmatch(one):
             raise InvalidInput(
-                "GROUP:ARTIFACT:VERSION was expected, such as org.apache.spark:spark-avro_2.13:4.3.0, "
-                f"found {one!r}"
+                f"GROUP:ARTIFACT:VERSION was expected, such as org.postgresql:postgresql:42.7.4, found {one!r}"
             )
     return found
 
