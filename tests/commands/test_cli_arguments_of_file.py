@@ -51,6 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(spark_run, "start_session", start_session)
+    monkeypatch.setattr(spark_run, "check_java", lambda: None)
     return found
 
 
@@ -99,6 +100,12 @@ def test_bad_settings_are_refused(file: Path, asked: dict[str, Any]) -> None:
         assert ended.exit_code == 2
         assert message in re.sub(r"\s+", " ", ended.output)
     assert not asked
+
+
+def test_they_are_for_spark(file: Path) -> None:
+    ended = elastream("run", file, "--engine", "simulated", "--", "--serve")
+    assert ended.exit_code == 2
+    assert "-- ARGUMENTS: for the engine spark, found --engine simulated" in re.sub(r"\s+", " ", ended.output)
 
 
 def test_from_python(file: Path, asked: dict[str, Any]) -> None:

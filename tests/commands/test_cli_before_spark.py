@@ -40,6 +40,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(spark_run, "start_session", start_session)
+    monkeypatch.setattr(spark_run, "check_java", lambda: None)
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "counted.py"
     path.write_text(PIPELINE, encoding="utf-8")
@@ -84,6 +85,7 @@ def test_a_folder_that_is_in_use_is_not_deleted(file: Path, tmp_path: Path) -> N
         (["--start", "doubled"], "--start: OPERATOR=N with a whole number was expected, found 'doubled'"),
         (["--master", "locla[4]"], "--master is local[N], local[*], spark://HOST:PORT, yarn or"),
         (["--master", "local[0]"], "found 'local[0]'"),
+        (["--master", "spark://127.0.0.1:1"], "no Spark master answers there"),
         (["--channel-bound", "0"], "channel_bound must be at least 1, found 0"),
         (["--batch-interval", "0 s"], "batch_interval_s must be at least 0.001, found 0"),
         (
@@ -97,9 +99,8 @@ def test_arguments_that_cannot_be_right(file: Path, tmp_path: Path, arguments: l
     before.parent.mkdir(parents=True)
     before.write_text("")
     assert message in refused("run", file, "--no-serve", *arguments)
-    if arguments[0] != "--channels":
-        assert message in refused("run", file, "--no-serve", "--fresh", *arguments)
-        assert before.exists(), "nothing is deleted for a run that cannot begin"
+    assert message in refused("run", file, "--no-serve", "--fresh", *arguments)
+    assert before.exists(), "nothing is deleted for a run that cannot begin"
 
 
 @pytest.mark.parametrize(

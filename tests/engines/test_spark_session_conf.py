@@ -77,6 +77,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         raise Started
 
     monkeypatch.setattr(spark_run, "start_session", start_session)
+    monkeypatch.setattr(spark_run, "check_java", lambda: None)
     return found
 
 

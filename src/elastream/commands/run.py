@@ -115,7 +115,7 @@ def _kind(engine: str, spark: Spark, settings: Mapping[str, str]) -> tuple[Engin
     """The engine with its options, and the settings that are not among them."""
     if engine == _SPARK:
         return spark, settings
-    given = flags_given(spark)
+    given = [*flags_given(spark), *(["-- ARGUMENTS"] if spark.arguments else [])]
     if given:
         raise InvalidInput(f"{', '.join(given)}: for the engine {_SPARK}, found --engine {engine}")
     of_engine, others = settings_for(ENGINES.named(engine), settings)

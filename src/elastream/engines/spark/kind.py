@@ -19,6 +19,7 @@ class Spark(SparkOptions):
     def read(self, target: Path | Pipeline) -> SparkJob:
         from elastream.engines.spark.channels.kinds import kind_of
         from elastream.engines.spark.function_checks import check_functions
+        from elastream.engines.spark.on_nodes import placed_operator
         from elastream.engines.spark.run import PipelineFile, SparkJob, read_pipeline
 
         if isinstance(target, Pipeline):
@@ -31,4 +32,6 @@ class Spark(SparkOptions):
             file.pipeline.starting_with(self.start)
         except InvalidInput as error:
             raise error.at("--start") from None
+        if self.nodes is not None:
+            placed_operator(file.pipeline)
         return SparkJob(file=file, options=self, channels=kind_of(self.channels))

@@ -24,10 +24,12 @@ from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.executors import is_local, session_settings, starting_slots
 from elastream.engines.spark.function_checks import check_functions
+from elastream.engines.spark.java import check_java
 from elastream.engines.spark.local_paths import local_folder
-from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on, placed_operator
+from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
+from elastream.engines.spark.ports import check_answers
 from elastream.engines.spark.session import start_session
 from elastream.engines.spark.session_conf import merged_packages
 from elastream.engines.spark.workspace import Workspace, check_unused
@@ -133,7 +135,7 @@ class SparkJob:
         What can be refused is refused before Spark is started, which takes a while.
         """
         folder = local_folder(folder)
-        check_reachable(self.channels)
+        self._check()
         with (
             self._workspace(folder) as workspace,
             self._cluster(folder) as (master, workers),
@@ -149,9 +151,17 @@ class SparkJob:
                 ) from error
 
     def delete_elsewhere(self, folder: Path) -> None:
+        self._check()  # nothing is deleted for a run that cannot begin
         check_unused(folder)
         for left in delete_topics(folder / "channels"):
             _log.warning("%s", left)
+
+    def _check(self) -> None:
+        """Refuse what cannot begin, in less than a second where all is well."""
+        check_java()
+        check_answers(self.options.master)
+        self.channels.jars()
+        check_reachable(self.channels)
 
     @contextmanager
     def _workspace(self, folder: Path) -> Iterator[Workspace]:
@@ -188,7 +198,6 @@ class SparkJob:
         if nodes is None:
             yield master, None
             return
-        placed_operator(self.file.pipeline)  # before anything is started
         _log.info("%s", delays_text(nodes))
         cluster = StandaloneCluster(ClusterOptions(folder=folder / "cluster", port=0, web_port=0))
         try:
