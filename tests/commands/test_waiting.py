@@ -104,3 +104,4 @@ def test_a_run_in_a_terminal_counts_the_seconds() -> None:
         told.wait_for(lambda text: "starting Spark, 1 s" in text)
         live.log(record("running"))
     assert "counted: running" in told.getvalue()
+    assert "operator" not in told.getvalue(), "no empty table"

@@ -110,7 +110,8 @@ class LiveRun:
 
     def _draw(self) -> None:
         if self._live is not None:
-            self._live.update(Group(self._heading(), self._table(), *self._lines))
+            table = () if self._snapshot is None else (self._table(),)  # nothing is in it before the first window
+            self._live.update(Group(self._heading(), *table, *self._lines))
 
     def _heading(self) -> RenderableType:
         if self._waiting.under_way:
