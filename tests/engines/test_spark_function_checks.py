@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,22 @@ def test_parameters_with_defaults_and_any_number_of_them_are_fine() -> None:
 
     check_functions(pipeline_of(pages))
     check_functions(pipeline_of(both, reads=["views", "clicks"]))
+
+
+def test_what_a_decorator_adds_is_its_own_affair() -> None:
+    def configured(function: Any) -> Any:
+        @functools.wraps(function)
+        def with_limit(views: Any) -> Any:
+            function(views, 3)
+            return views
+
+        return with_limit
+
+    @configured
+    def pages(views: Any, limit: int) -> None:
+        views.groupBy(limit).count()
+
+    check_functions(pipeline_of(pages))
 
 
 def test_a_source_takes_the_session_and_a_sink_a_batch_with_its_id() -> None:

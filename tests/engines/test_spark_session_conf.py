@@ -126,11 +126,19 @@ def test_a_session_adds_what_is_asked_for_to_its_own(monkeypatch: pytest.MonkeyP
         "spark.driver.extraJavaOptions": "-Dmine=1",
     }
     with pytest.raises(Started):
-        session.start_session("p", master="local[2]", jars=[tmp_path / "c.jar"], conf=conf, packages=["g:x:1"])
+        session.start_session(
+            "p",
+            master="local[2]",
+            settings={"spark.driver.extraJavaOptions": "-Dours=2"},
+            jars=[tmp_path / "c.jar"],
+            conf={**conf, "spark.empty": ""},
+            packages=["g:x:1"],
+        )
     found = builder.settings
     assert found["spark.sql.parquet.compression.codec"] == "zstd", "a default of elastream's"
     assert found["spark.jars"] == f"{(tmp_path / 'c.jar').as_uri()},/own.jar"
-    assert found["spark.driver.extraJavaOptions"].endswith("-Dmine=1")
+    assert found["spark.driver.extraJavaOptions"].endswith("-Dours=2 -Dmine=1")
+    assert found["spark.empty"] == ""
     assert "log4j2" in found["spark.driver.extraJavaOptions"]
     assert (found["spark.jars.packages"], found["spark.jars.repositories"]) == (
         "g:x:1",

@@ -43,7 +43,7 @@ def check_functions(pipeline: Pipeline) -> None:
 
 def _check_parameters(step: PipelineStep, function: Callable[..., Any]) -> None:
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may give it something itself
     except (TypeError, ValueError):  # of something that is not written in Python
         return
     given, by_name = _given(step), {UNIQUE_ID: None} if takes_unique_id(step) else {}
@@ -159,8 +159,8 @@ def _own_nodes(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _source_of(function: Callable[..., Any]) -> ast.FunctionDef | None:
-    """As it is written; None where that cannot be told."""
-    if not inspect.isfunction(function):
+    """As it is written; None where that cannot be told, or where a decorator may do more than it says."""
+    if not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
         return None
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))

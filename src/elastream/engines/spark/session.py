@@ -72,17 +72,18 @@ def start_session(
     check_java()
     check_answers(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    asked = dict(conf or {})
-    own = {**_SETTINGS, **_addresses(master), **(settings or {})}
+    given = {**_repositories(), **_SETTINGS, **_addresses(master), **(settings or {})}
+    asked = conf or {}
     added = {
-        JAVA_OPTIONS: joined(f"{_DEEP_STACK} {_logging(log)}", asked.pop(JAVA_OPTIONS, None), by=" "),
-        JARS: joined(*(jar.absolute().as_uri() for jar in jars), asked.pop(JARS, None)),
-        PACKAGES: joined(*packages, asked.pop(PACKAGES, None)),
+        JAVA_OPTIONS: joined(
+            f"{_DEEP_STACK} {_logging(log)}", given.get(JAVA_OPTIONS), asked.get(JAVA_OPTIONS), by=" "
+        ),
+        JARS: joined(*(jar.absolute().as_uri() for jar in jars), asked.get(JARS)),
+        PACKAGES: joined(*packages, asked.get(PACKAGES)),
     }
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**_repositories(), **own, **asked, **added}.items():
-        if value:
-            builder = builder.config(key, value)
+    for key, value in {**given, **asked, **{key: text for key, text in added.items() if text}}.items():
+        builder = builder.config(key, value)
     session = _started(builder, added[PACKAGES])
     for source in (FileChannelSource, KafkaChannelSource):
         session.dataSource.register(source)
@@ -106,6 +107,8 @@ def _started(builder: Any, packages: str) -> SparkSession:
     try:
         session: SparkSession = builder.getOrCreate()
     except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
         fetched = f" It was to fetch {packages} from Maven: are the names and versions right?" if packages else ""
         raise ElastreamError(
             f"Spark did not start: its Java process ended; what it said stands above.{fetched}"
