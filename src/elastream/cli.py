@@ -51,10 +51,9 @@ app = typer.Typer(
 )
 
 # panel by panel, in the order in which --help lists them
-_START = "Start"
+_START, _RUN, _ASK, _SHOW, _BY_RULES, _TRY_OUT = "Start", "Run", "Ask", "Show", "Scale by rules", "Try out"
 app.command(rich_help_panel=_START)(new.new)
 app.command(rich_help_panel=_START)(doctor.doctor)
-_RUN, _ASK, _SHOW, _BY_RULES, _TRY_OUT = "Run", "Ask", "Show", "Scale by rules", "Try out"
 app.command(rich_help_panel=_RUN, cls=TakesArguments)(run_commands.run)
 app.add_typer(decentralized_app, name="decentralized", rich_help_panel=_RUN)
 app.command(rich_help_panel=_RUN, cls=TakesArguments)(capacity)

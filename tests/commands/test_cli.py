@@ -697,6 +697,7 @@ def test_help_lists_every_command(run: Run) -> None:
 
 
 GROUPS = {
+    "Start": ("new", "doctor"),
     "Run": ["run", "decentralized", "capacity"],
     "Ask": ["evaluate", "plan", "replay", "policies"],
     "Show": ["show", "serve", "report"],
