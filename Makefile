@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 DOCS_READY := $(VENV)/.ready-docs
 CLASSES := $(VENV)/.spark-classes.jsa
 
-.PHONY: run simulate test test-fast test-long test-yarn test-jars kafka-jars test-tools exactly-once event-time lint bench \
+.PHONY: run simulate test test-fast test-long test-yarn test-jars kafka-jars test-tools install-tools exactly-once event-time lint bench \
   experiments openapi docs docs-serve docs-diagrams dist clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
@@ -44,15 +44,26 @@ kafka-jars: $(READY)
 
 # promtool checks /metrics and the rules, chromium the page. Debian names them so; elsewhere: put them on the PATH.
 TOOLS := promtool chromium chromedriver
+TOOL_PACKAGES := prometheus chromium chromium-driver
+# nothing is installed on a machine unless someone asks for it: INSTALL_TOOLS=yes does, as does CI=true
+INSTALL_TOOLS ?= $(if $(filter true,$(CI)),yes,no)
+MISSING_TOOLS = $$(for tool in $(TOOLS); do command -v $$tool >/dev/null || echo $$tool; done)
 
-test-tools:  ## installed where apt and root are at hand; without them their tests are skipped, or fail with CI=true
-	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
-	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+test-tools:  ## what some tests need beside Python and Java; without it they are skipped, or fail with CI=true
+	@if [ "$(INSTALL_TOOLS)" = yes ] && [ -n "$(MISSING_TOOLS)" ]; then $(MAKE) --no-print-directory install-tools; fi
+	@missing="$$(echo $(MISSING_TOOLS))"; [ -z "$$missing" ] || \
+	  echo "not there: $$missing; the tests that need them are skipped. To have them: make install-tools (Debian," \
+	    "as root, installs $(TOOL_PACKAGES)), or put them on the PATH"
+
+install-tools:  ## by Debian's packages, as root; make test INSTALL_TOOLS=yes does it where something is missing
+	@if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+	  echo "nothing is installed: apt-get and root were expected; needed are $(TOOLS)"; \
+	else \
+	  echo "installing the Debian packages $(TOOL_PACKAGES), for the tests of the page and of /metrics" \
+	    "(INSTALL_TOOLS=no prevents it)"; \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	    apt-get install -y -qq --no-install-recommends prometheus chromium chromium-driver >/dev/null || true; \
-	fi; \
-	for tool in $(TOOLS); do command -v $$tool >/dev/null || \
-	  echo "$$tool is missing: its tests are skipped (Debian: apt install prometheus chromium chromium-driver)"; done
+	    apt-get install -y -qq --no-install-recommends $(TOOL_PACKAGES) >/dev/null || true; \
+	fi
 
 exactly-once: $(READY) kafka-jars  ## on Spark, with both kinds of channels: 20 rescales, 5 kills, crashes in all narrow windows
 	$(BIN)/python tests/spark/exactly_once.py --channels files

@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from pyspark.sql import functions
 from typer.testing import CliRunner
 
 from docs.hooks.diagrams import DIAGRAMS, state_diagram, with_diagrams
 from docs.hooks.generated import GENERATED, filled
 from docs.hooks.links import ROOT_PAGES, Link, anchors_of, for_the_site, links_of, resolved
+from elastream import Pipeline
 from elastream.cli import app
 from elastream.manager.knobs import Knobs
 from elastream.options import describe
@@ -207,6 +209,28 @@ def test_the_plain_job_can_be_imported_and_the_ported_one_drawn() -> None:
     assert [word for word in ("views", "pages", "per_minute", "results") if f'"{word}"' not in shown.output] == []
 
 
+def pipelines_shown() -> list[tuple[str, str]]:
+    """Python in the documentation that declares steps of a pipeline, with the page that it is on."""
+    blocks = [(path, code) for path in TEXTS for _, code in blocks_of(text_of(path), "python")]
+    return [(path, code) for path, code in blocks if re.search(r"^@pipeline\.", code, re.MULTILINE)]
+
+
+def test_pipelines_that_are_shown_whole_can_be_drawn_as_they_stand(tmp_path: Path) -> None:
+    whole = [(path, code) for path, code in pipelines_shown() if "Pipeline(" in code]
+    assert {"README.md", "docs/spark.md", "docs/start.md"} <= {path for path, _ in whole}
+    for path, code in whole:
+        (tmp_path / "job.py").write_text(code, encoding="utf-8")
+        shown = CliRunner().invoke(app, ["show", str(tmp_path / "job.py")])
+        assert shown.exit_code == 0, f"{path}: {shown.output}"
+
+
+def test_parts_of_pipelines_that_are_shown_need_nothing_but_the_usual_imports() -> None:
+    parts = [(path, code) for path, code in pipelines_shown() if "Pipeline(" not in code]
+    assert parts
+    for path, code in parts:
+        exec(compile(code, path, "exec"), {"F": functions, "pipeline": Pipeline("shown")})
+
+
 def test_rules_that_are_shown_are_rules(tmp_path: Path) -> None:
     blocks = [(path, *block) for path in PAGES for block in blocks_of(text_of(path), "yaml")]
     found = [(path, code) for path, title, code in blocks if title == "rules.yaml"]
@@ -239,12 +263,14 @@ def unknown(line: str) -> str:
     group = any(n.startswith(" ".join(words[:2])) for n in commands()) and len(words) == 2
     if not name:
         return "" if group else "there is no such command"
+    words = words[: words.index("--")] if "--" in words else words  # what comes then is for the pipeline file
     options = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
     return " ".join(o for o in options if o not in (*commands()[name], "--help"))
 
 
 def test_commands_that_there_are_not_are_found() -> None:
     assert unknown("elastream run job.py --dry-run --no-such") == "--no-such"
+    assert unknown("elastream run job.py --dry-run -- --no-such") == ""
     assert unknown("elastream walk job.py") == "there is no such command"
     assert unknown("elastream kafka stop") == "there is no such command"
     assert unknown("elastream kafka") == ""

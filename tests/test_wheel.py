@@ -166,12 +166,23 @@ def test_simulate_without_matplotlib_leaves_the_plot_out_and_says_so(
         "plan recording.jsonl --rate sentences=100",
         "compare traced.yaml --policies ds2,lag --json",
         "rules metrics",
+        "new visits",
     ],
 )
 def test_the_other_commands_of_the_core(installed: Installed, arguments: str) -> None:
     ended = installed.run(*arguments.split())
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout
+
+
+def test_the_doctor_says_what_is_missing(installed: Installed) -> None:
+    ended = installed.run("doctor", "--json")
+    assert (ended.returncode, ended.stderr) == (1, "")
+    found = {one["check"]: one for one in json.loads(ended.stdout)["findings"]}
+    assert (found["PySpark"]["found"], found["PySpark"]["advice"]) == (
+        "not installed",
+        "pip install 'elastream[spark]'",
+    )
 
 
 @pytest.mark.usefixtures("simulated")

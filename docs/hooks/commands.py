@@ -11,6 +11,7 @@ import typer
 
 from docs.hooks.markdown_text import code, sentence, table
 from elastream.cli import app
+from elastream.commands.pipeline_file import TakesArguments
 
 _VALUES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
 
@@ -46,7 +47,8 @@ def _summary(command: Any) -> str:
 def _command(name: str, command: Any) -> str:
     arguments = [p for p in command.params if p.param_type_name == "argument" and not p.hidden]
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
-    usage = " ".join([name, *map(_usage, arguments), *(["[OPTIONS]"] if options else [])])
+    for_file = ["[-- ARGUMENTS...]"] if isinstance(command, TakesArguments) else []
+    usage = " ".join([name, *map(_usage, arguments), *(["[OPTIONS]"] if options else []), *for_file])
     parts = [f"## {name}", f"```\n{usage}\n```", command.help or ""]
     if arguments:
         rows = ([code(_argument(p)), sentence(p.help or ""), _default(p)] for p in arguments)

@@ -36,5 +36,5 @@ def per_minute(pages: DataFrame) -> DataFrame:
 
 
 @pipeline.sink(reads="per_minute")
-def results(batch: DataFrame, batch_id: int) -> None:
-    batch.write.mode("overwrite").parquet(f"out/page_views_results/batch={batch_id}")
+def results(batch: DataFrame, batch_id: int, unique_id: str) -> None:
+    batch.write.mode("overwrite").parquet(f"out/page_views_results/batch={unique_id}")

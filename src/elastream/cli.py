@@ -11,12 +11,13 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from elastream._version import __version__
-from elastream.commands import advice, agents, report, serve, simulate
+from elastream.commands import advice, agents, doctor, new, report, serve, simulate
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
 from elastream.commands.decentralized import capacity, decentralized_app
 from elastream.commands.kafka import kafka_app
 from elastream.commands.logs import show_log
+from elastream.commands.pipeline_file import TakesArguments
 from elastream.commands.rules import rules_app
 from elastream.commands.shared import err
 from elastream.errors import ElastreamError
@@ -50,15 +51,17 @@ app = typer.Typer(
 )
 
 # panel by panel, in the order in which --help lists them
-_RUN, _ASK, _SHOW, _BY_RULES, _TRY_OUT = "Run", "Ask", "Show", "Scale by rules", "Try out"
-app.command(rich_help_panel=_RUN)(run_commands.run)
+_START, _RUN, _ASK, _SHOW, _BY_RULES, _TRY_OUT = "Start", "Run", "Ask", "Show", "Scale by rules", "Try out"
+app.command(rich_help_panel=_START)(new.new)
+app.command(rich_help_panel=_START)(doctor.doctor)
+app.command(rich_help_panel=_RUN, cls=TakesArguments)(run_commands.run)
 app.add_typer(decentralized_app, name="decentralized", rich_help_panel=_RUN)
-app.command(rich_help_panel=_RUN)(capacity)
+app.command(rich_help_panel=_RUN, cls=TakesArguments)(capacity)
 app.command(rich_help_panel=_ASK)(advice.evaluate)
 app.command(rich_help_panel=_ASK)(advice.plan)
 app.command(name="replay", rich_help_panel=_ASK)(advice.replay_command)
 app.command(rich_help_panel=_ASK)(advice.policies)
-app.command(rich_help_panel=_SHOW)(run_commands.show)
+app.command(rich_help_panel=_SHOW, cls=TakesArguments)(run_commands.show)
 app.command(rich_help_panel=_SHOW)(serve.serve)
 app.command(rich_help_panel=_SHOW)(report.report)
 app.add_typer(rules_app, name="rules", rich_help_panel=_BY_RULES)

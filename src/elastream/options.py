@@ -169,11 +169,12 @@ def check_bounds(options: Any) -> None:
         value = getattr(options, field.name)
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
+        name = field.metadata.get("name") or field.name
         least, most = field.metadata.get("least"), field.metadata.get("most")
         if math.isnan(value):
-            raise InvalidInput(f"{field.name} must be a number, found NaN")
+            raise InvalidInput(f"{name} must be a number, found NaN")
         if (least is not None and value < least) or (most is not None and value > most):
-            raise InvalidInput(f"{field.name} must be {_bounds_text(least, most)}, found {value:g}")
+            raise InvalidInput(f"{name} must be {_bounds_text(least, most)}, found {value:g}")
 
 
 def _bounds_text(least: float | None, most: float | None) -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from elastream.dataflow import Dataflow
 from elastream.durations import seconds
 from elastream.engines.registry import engine_kind, read_job
+from elastream.engines.spark.kind import Spark
 from elastream.engines.spark.pipeline import Pipeline
+from elastream.engines.spark.session_conf import checked_conf, merged_packages, packages_of
 from elastream.errors import InvalidInput
+from elastream.manager.engine import EngineKind
 from elastream.manager.events import Acted, Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.manager.run import Run, header_of
@@ -31,6 +35,9 @@ def run(
     knobs: Mapping[str, Any] | None = None,
     engine: str = "spark",
     engine_options: Mapping[str, Any] | None = None,
+    conf: Mapping[str, Any] | None = None,
+    packages: Sequence[str] = (),
+    arguments: Sequence[str] = (),
     folder: Path | str | None = None,
     duration: float | str | None = None,
     on_snapshot: Callable[[Snapshot], None] = lambda _: None,
@@ -39,14 +46,16 @@ def run(
     """Run a pipeline and keep it at the right size, until the time is up, or until Ctrl-C.
 
     `target` is what the engine runs: for Spark a Pipeline, or a file that defines one. Options and knobs are given
-    by name, as on the command line: `engine_options={"master": "local[4]"}`, `knobs={"interval": "30 s"}`.
+    by name, as on the command line: `engine_options={"master": "local[4]"}`, `knobs={"interval": "30 s"}`. For
+    Spark, `conf` are settings of the session and `packages` what it fetches from Maven, beside those of the
+    pipeline, as with `--conf` and `--packages`; `arguments` are what a file finds in `sys.argv`.
     `duration` is in seconds, or text such as "3 min". In the folder, by default out/NAME, are the recording and
     what is needed to go on after the end.
 
     What is done is logged to `elastream.running`. `on_snapshot` and `on_event` are called with every window and
     with what the manager does, by the thread that runs it.
     """
-    kind = engine_kind(engine, engine_options)
+    kind = _for_spark(engine_kind(engine, engine_options), conf, packages, arguments)
     job = read_job(engine, kind, Path(target) if isinstance(target, str) else target)
     name = policy if isinstance(policy, str) else type(policy).__name__
     chosen = _policy(policy, policy_options, job.graph())
@@ -67,6 +76,22 @@ def run(
         on_snapshot=on_snapshot,
         on_event=log_and_tell,
     ).run()
+
+
+def _for_spark(
+    kind: EngineKind, conf: Mapping[str, Any] | None, packages: Sequence[str], arguments: Sequence[str]
+) -> EngineKind:
+    """With what only Spark has, and what is not a text, as the options of engines are."""
+    if not (conf or packages or arguments):
+        return kind
+    if not isinstance(kind, Spark):
+        raise InvalidInput("conf, packages and arguments are for the engine spark")
+    return replace(
+        kind,
+        conf={**kind.conf, **checked_conf(conf or {})},
+        packages=merged_packages(kind.packages, packages_of(packages)),
+        arguments=tuple(arguments),
+    )
 
 
 def _policy(policy: str | Policy, options: Mapping[str, Any] | None, dataflow: Dataflow) -> Policy:

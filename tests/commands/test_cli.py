@@ -330,7 +330,10 @@ def test_a_file_that_cannot_be_read_is_named(run: Run, tmp_path: Path, command: 
     binary.write_bytes(b"\xff\xfe")
 
     assert refused(run(command, "no-such-file")) == "no-such-file: there is no such file"
-    assert refused(run(command, tmp_path)) == f"{tmp_path}: cannot be read: Is a directory"
+    read_by = {"plan": "the folder of a run was expected", "replay": "the folder of a run was expected"}
+    assert f"{tmp_path}: {read_by.get(command, 'cannot be read: Is a directory')}" in refused(
+        run(command, tmp_path)
+    )
     assert refused(run(command, binary)) == f"{binary}: not a UTF-8 text file (byte 0)"
 
 
@@ -531,6 +534,28 @@ def test_a_clock_that_was_set_back_costs_only_a_window(run: Run, recording: Path
     assert result.err == f"{recording}: 1 window left out, for ending no later than one before (at_s)\n"
 
 
+@pytest.mark.parametrize("command", ["plan", "replay", "report"])
+def test_the_folder_of_a_run_stands_for_its_recording(run: Run, recording: Path, command: str) -> None:
+    folder = recording.parent / "out" / "steady"
+    folder.mkdir(parents=True)
+    recording.rename(folder / "recording.jsonl")
+
+    by_folder = run(command, folder, "--json")
+
+    assert by_folder.status == 0, by_folder.err
+    assert by_folder.json == run(command, folder / "recording.jsonl", "--json").json
+
+
+@pytest.mark.parametrize("command", ["plan", "replay", "report", "serve"])
+def test_a_folder_without_a_recording_names_the_runs_below_it(run: Run, tmp_path: Path, command: str) -> None:
+    (tmp_path / "out" / "clicks").mkdir(parents=True)
+    expected = "out: the folder of a run was expected, found no recording.jsonl in it"
+    assert refused(run(command, "out")) == expected
+
+    write(tmp_path / "out" / "clicks" / "recording.jsonl", "")
+    assert refused(run(command, "out")) == f"{expected}; runs below: out/clicks"
+
+
 # compare, policies
 
 
@@ -672,6 +697,7 @@ def test_help_lists_every_command(run: Run) -> None:
 
 
 GROUPS = {
+    "Start": ("new", "doctor"),
     "Run": ["run", "decentralized", "capacity"],
     "Ask": ["evaluate", "plan", "replay", "policies"],
     "Show": ["show", "serve", "report"],

@@ -110,7 +110,7 @@ def test_every_field_is_an_option_also_of_a_class_within() -> None:
     [
         (["--rest", "soon"], "--rest: a duration is a number of seconds or text like \"30 min\" .*, found 'soon'"),
         (["--shape", "roll"], "--shape: NAME=N was expected, found 'roll'"),
-        (["--ovens", "0"], "count must be at least 1, found 0"),
+        (["--ovens", "0"], "ovens must be at least 1, found 0"),
     ],
 )
 def test_what_is_wrong_names_the_option(given: list[str], message: str) -> None:

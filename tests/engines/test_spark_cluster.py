@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
-from elastream.engines.spark.session import _check_master
+from elastream.engines.spark.ports import check_answers
 from elastream.errors import ElastreamError, InvalidInput
 
 
@@ -42,16 +42,16 @@ def test_a_size_that_cannot_be(tmp_path: Path, options: dict[str, Any], message:
 def test_a_master_that_is_not_there_is_told_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        _check_master(f"spark://127.0.0.1:{port}")
+        check_answers(f"spark://127.0.0.1:{port}")
     with pytest.raises(ElastreamError, match=rf"127.0.0.1:{port} .*`elastream cluster start` starts one"):
-        _check_master(f"spark://127.0.0.1:{port}")
+        check_answers(f"spark://127.0.0.1:{port}")
 
 
 def test_one_master_of_several_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        _check_master(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
+        check_answers(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
 
 
 @pytest.mark.parametrize("master", ["local[4]", "yarn", "k8s://https://127.0.0.1:1"])
 def test_other_masters_are_sparks_affair(master: str) -> None:
-    _check_master(master)
+    check_answers(master)

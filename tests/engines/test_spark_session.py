@@ -58,10 +58,10 @@ def test_none_at_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         check_java()
 
 
-@pytest.mark.parametrize(("version", "shown"), [("11.0.22", "11"), ("1.8.0_402", "1.8"), ("9", "9")])
-def test_too_old_a_java_is_named(tmp_path: Path, version: str, shown: str) -> None:
+@pytest.mark.parametrize("version", ["11.0.22", "1.8.0_402", "9"])
+def test_too_old_a_java_is_named(tmp_path: Path, version: str) -> None:
     path = java(tmp_path, says(version))
-    with pytest.raises(ElastreamError, match=rf"needs Java 17 or newer, found {shown} at {path}: install one"):
+    with pytest.raises(ElastreamError, match=rf"needs Java 17 or newer, found {version} at {path}: install one"):
         check_java()
 
 

@@ -145,3 +145,21 @@ def test_a_file_that_is_not_elastreams(tmp_path: Path, text: str) -> None:
         opened(tmp_path)
     (tmp_path / "pipeline.json").unlink()
     opened(tmp_path).close()  # it was not left locked
+
+
+# --- batches ----------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_has_an_id_that_no_batch_of_another_folder_has(tmp_path: Path) -> None:
+    first, other = opened(tmp_path / "first"), opened(tmp_path / "other")
+    told = first.unique_id(0)
+    assert other.unique_id(0) != told
+    first.close()
+    again = opened(tmp_path / "first")
+    assert again.unique_id(0) == told, "a batch that is run again has the same"
+    again.close()
+    shutil.rmtree(tmp_path / "first")
+    anew = opened(tmp_path / "first")
+    assert anew.unique_id(0) != told, "as after --fresh"
+    anew.close()
+    other.close()

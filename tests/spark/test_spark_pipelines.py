@@ -68,6 +68,7 @@ class Story:
     pipeline: Pipeline
     batches: list[tuple[int, list[Row]]] = field(default_factory=list)
     """Of the sink that is a function: the batches that it was given."""
+    unique_ids: list[str] = field(default_factory=list)
 
 
 def declare(folder: Path) -> Story:
@@ -108,8 +109,9 @@ def declare(folder: Path) -> Story:
         pipeline.keep(f"kept_{name}", reads=name, folder=kept(folder, name))
 
     @pipeline.sink(reads="distinct")
-    def seen(frame: DataFrame, batch: int) -> None:
+    def seen(frame: DataFrame, batch: int, unique_id: str) -> None:
         story.batches.append((batch, frame.collect()))
+        story.unique_ids.append(unique_id)
 
     return story
 
@@ -126,6 +128,7 @@ RESCALES: list[dict[str, int]] = [
 class Ended:
     running: Running
     batches: list[tuple[int, list[Row]]]
+    unique_ids: list[str]
     plan: Plan
     most_entries: int
     """The most commits that a channel held after a measurement."""
@@ -140,6 +143,7 @@ def ended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ende
     folder = tmp_path_factory.mktemp("all_kinds")
     rescales = iter(RESCALES)
     batches: list[tuple[int, list[Row]]] = []
+    unique_ids: list[str] = []
     most_entries = 0
     for rounds in (range(2), range(2, ROUNDS)):
         story = declare(folder)
@@ -158,7 +162,8 @@ def ended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ende
                 wait_until(lambda: len(running.kept("windowed")) == len(WINDOWS), "all windows are out")
             plan = running.engine.plan()
         batches += story.batches
-    return Ended(running=running, batches=batches, plan=plan, most_entries=most_entries)
+        unique_ids += story.unique_ids
+    return Ended(running=running, batches=batches, unique_ids=unique_ids, plan=plan, most_entries=most_entries)
 
 
 def entries(running: Running) -> dict[str, int]:
@@ -205,6 +210,11 @@ def test_a_sink_that_is_a_function_is_given_every_batch_once(ended: Ended) -> No
     assert sorted(row.key for _, rows in ended.batches for row in rows) == list(range(KEYS + 1)), (
         "dropDuplicates let every key through once"
     )
+
+
+def test_a_sink_is_told_what_no_batch_of_another_folder_has(ended: Ended) -> None:
+    run = (ended.running.workspace.folder / "identity").read_text()[:12]
+    assert ended.unique_ids == [f"{run}-{batch}" for batch, _ in ended.batches], "also after a restart"
 
 
 def test_the_parallelism_outlives_a_restart(ended: Ended) -> None:

@@ -65,6 +65,30 @@ def test_a_run_that_is_too_small_is_seen_to_be_sized_with_its_reasons(browser: B
         assert browser.text("#decisions .change-counts") == f"2 → {RIGHT_SIZE['words']}"
 
 
+_CONTRADICTIONS = """
+window.contradictions = 0;
+new MutationObserver(() => {
+  const nothing = document.querySelector("#decisions .nothing:not([hidden])");
+  if (nothing && document.querySelector(".chart .mark")) window.contradictions++;
+}).observe(document, { subtree: true, childList: true, attributes: true });
+"""
+
+
+def test_no_moment_of_opening_says_no_decision_yet_beside_marked_decisions(browser: Browser) -> None:
+    with SimulatedRun() as run:
+        run.pass_intervals(6)
+        command = "Page.addScriptToEvaluateOnNewDocument"
+        added = browser.driver.execute_cdp_cmd(command, {"source": _CONTRADICTIONS})
+        try:
+            browser.open(run.url)
+            browser.wait_until_drawn()
+            assert browser.all(".chart .mark"), "decisions are marked"
+            assert browser.all("#decisions details"), "and listed"
+            assert browser.run("return window.contradictions") == 0
+        finally:
+            browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
 def test_numbers_change_as_windows_come_without_being_asked_for(browser: Browser) -> None:
     with SimulatedRun(load=Steps(steps=((0.0, 150.0), (40.0, 190.0)))) as run:
         browser.open(run.url)

@@ -97,6 +97,17 @@ def test_a_recording_that_was_cut_off_is_shown_by_the_name_that_its_run_gave_it(
             assert 'elastream_manager_dry_run{pipeline="clicks"} 1.0' in metrics
 
 
+def test_the_folder_of_a_run_is_served_by_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "clicks"
+    folder.mkdir()
+    write(folder / "recording.jsonl", in_order(word_count(1))[:5])
+    with elastream("serve", str(folder), "--port", "0") as process:
+        url = said(process, r"page: (http://127\.0\.0\.1:\d+/)")
+        with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
+            assert client.get("api/v1/configuration").json()["pipeline"] == "clicks"
+            assert client.get("api/v1/snapshot").status_code == 200
+
+
 def test_a_recording_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with elastream("serve", str(tmp_path / "none.jsonl")) as process:
         said(process, "error: .*(there is no such file)")

@@ -10,6 +10,7 @@ import typer
 
 from elastream.commands import console
 from elastream.commands.as_json import policy_json, print_json, proposal_json
+from elastream.commands.recordings import RecordingArgument, recording_at
 from elastream.commands.settings import PolicyOptions, pairs_of, rates_of
 from elastream.commands.shared import JsonOption, PolicyOption, SetOption, err, out
 from elastream.commands.signature import from_options
@@ -48,7 +49,7 @@ def evaluate(
 
 
 def plan(
-    recording: Annotated[Path, typer.Argument(help="A recording (JSON lines) of earlier runs.")],
+    recording: RecordingArgument,
     rate: Annotated[
         list[str] | None,
         typer.Option(
@@ -82,7 +83,7 @@ def plan(
 
 @from_options
 def replay_command(
-    recording: Annotated[Path, typer.Argument(help="A recording (JSON lines).")],
+    recording: RecordingArgument,
     policy: PolicyOptions,
     ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
     as_json: JsonOption = False,
@@ -101,6 +102,7 @@ def replay_command(
 
 
 def _windows(path: Path, *, ignore_cut_off: bool) -> tuple[Snapshot, ...]:
+    path = recording_at(path)
     found = read_recording(path, ignore_cut_off=ignore_cut_off)
     if found.out_of_order:
         left_out = console.counted(found.out_of_order, "window")

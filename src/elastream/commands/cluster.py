@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from elastream.commands.as_json import print_json
+from elastream.commands.console import counted
 from elastream.commands.shared import JsonOption, err, out
+from elastream.commands.waiting import waiting
 from elastream.errors import ElastreamError
 
 if TYPE_CHECKING:
@@ -55,12 +57,16 @@ def start(
         folder=folder, workers=workers, cores=cores, memory=memory, host=host, port=port, web_port=web_port
     )
     signal.signal(signal.SIGTERM, _interrupt)
-    with StandaloneCluster(options) as cluster:
+    cluster = StandaloneCluster(options)
+    with waiting(err, f"starting a master and {counted(workers, 'worker')}", quiet=as_json):
+        cluster.start()
+    try:
         _tell(cluster, as_json=as_json)
-        try:
-            _watch(cluster)
-        except KeyboardInterrupt:
-            err.print("stopping")
+        _watch(cluster)
+    except KeyboardInterrupt:
+        err.print("stopping")
+    finally:
+        cluster.stop()
 
 
 def _tell(cluster: StandaloneCluster, *, as_json: bool) -> None:

@@ -16,9 +16,11 @@ from rich.live import Live
 from rich.table import Table
 
 from elastream.commands.as_json import print_json
+from elastream.commands.pipeline_file import TakesArguments, arguments_of_file
 from elastream.commands.settings import duration as duration_of
 from elastream.commands.settings import pairs_of
 from elastream.commands.shared import JsonOption, err, out
+from elastream.commands.waiting import waiting
 from elastream.decentralized.locks import LockKind
 from elastream.decentralized.protocol.capacity_ramp import MeasuredCapacity, core_counts
 from elastream.decentralized.protocol.decision import ScalingPolicy
@@ -42,8 +44,9 @@ CapacityOption = Annotated[
 ]
 
 
-@decentralized_app.command()
+@decentralized_app.command(cls=TakesArguments)
 def run(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline, such as examples/taxi_zones.py.")],
     capacity: CapacityOption = None,
     settings: Annotated[
@@ -72,17 +75,20 @@ def run(
     """Start the first instance of each operator, then only watch.
 
     Each decides for itself whether to duplicate or to leave, and settles it with its neighbours. Ctrl-C stops all
-    of them; started again in the same folder, they go on where they were. Killing this command stops nothing.
+    of them; started again in the same folder, they go on where they were. Killing this command stops nothing. What
+    stands after `--` is for the file, as with `elastream run`.
     """
     from elastream.decentralized.spark.launch import feeding, run_folder, start, stop
     from elastream.decentralized.spark.settings import RunSettings
     from elastream.decentralized.spark.transports import delete_topics
     from elastream.engines.spark.run import read_pipeline
 
-    found = read_pipeline(file)
+    arguments = arguments_of_file(ctx)
+    found = read_pipeline(file, arguments)
     where = run_folder(folder, found.pipeline.name)
     chosen = RunSettings(
         pipeline=file.absolute(),
+        arguments=arguments,
         capacities={**found.capacities, **capacities_of(capacity)},
         policy=policy_of(settings),
         locks=locks,
@@ -247,6 +253,7 @@ def _summarize(run: Any, *, as_json: bool) -> None:
 
 
 def capacity(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline, such as examples/taxi_zones.py.")],
     operator: Annotated[str, typer.Argument(help="Whose capacity to measure.")],
     cores: Annotated[str, typer.Option(help="Cores of the instance, with commas: measured with each.")] = "1",
@@ -257,12 +264,13 @@ def capacity(
 ) -> None:
     """Measure what one instance of an operator can process: the C that scaling needs.
 
-    The input rate is raised until the output no longer follows. What is processed then is the capacity.
+    The input rate is raised until the output no longer follows. What is processed then is the capacity. What
+    stands after `--` is for the file, as with `elastream run`.
     """
     from elastream.decentralized.spark.capacity import CapacityOptions, measure_capacity
     from elastream.engines.spark.run import read_pipeline
 
-    counts, found = core_counts(cores), read_pipeline(file)
+    counts, found = core_counts(cores), read_pipeline(file, arguments_of_file(ctx))
     options = CapacityOptions(
         first_per_s=first_rate,
         step_s=duration_of("--step", step),
@@ -271,14 +279,16 @@ def capacity(
     measured = []
     for count in counts:
         steps = []
-        for result in measure_capacity(found, file.absolute(), operator, options, cores=count):
-            steps.append(result)
-            ending = "" if result.follows else ": no longer follows"
-            offered, processed = (
-                f"{result.offered_per_s:.0f}/s offered",
-                f"{result.processed_per_s:.1f}/s processed",
-            )
-            err.print(f"{_with_cores(count)}: {offered}, {processed}{ending}")
+        with waiting(err, "starting Spark", quiet=as_json) as waited:
+            for result in measure_capacity(found, file.absolute(), operator, options, cores=count):
+                steps.append(result)
+                ending = "" if result.follows else ": no longer follows"
+                offered, processed = (
+                    f"{result.offered_per_s:.0f}/s offered",
+                    f"{result.processed_per_s:.1f}/s processed",
+                )
+                err.print(f"{_with_cores(count)}: {offered}, {processed}{ending}")
+                waited.say("measuring")
         measured.append(MeasuredCapacity(cores=count, steps=steps))
     if as_json:
         print_json(_as_plain(operator, measured))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from elastream.commands.shared import JsonOption, err, out
+from elastream.commands.waiting import waiting
 from elastream.errors import ElastreamError
 
 DEFAULT_PORT = 9092
@@ -47,7 +49,9 @@ def start(
     from elastream.engines.spark.kafka.broker import Broker
 
     _fetch(quiet=as_json)
-    with Broker(folder, port=port) as broker:
+    with ExitStack() as up:
+        with waiting(err, "starting a broker", quiet=as_json):
+            broker = up.enter_context(Broker(folder, port=port))
         if as_json:
             print(json.dumps({"servers": broker.servers, "folder": str(folder)}), flush=True)
         else:

@@ -6,11 +6,12 @@ import logging
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from elastream.commands.waiting import Waiting
 from elastream.durations import text as duration_text
 from elastream.manager.events import (
     Acted,
@@ -47,6 +48,7 @@ class LiveRun:
         self._proposal: Proposal | None = None
         self._phase = "starting"
         self._deciding = ""
+        self._waiting = Waiting(console)
         self._lines: list[Text] = []
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
 
@@ -58,20 +60,26 @@ class LiveRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._waiting.end()
         if self._live is not None:
             self._live.__exit__(kind, error, trace)
 
     def log(self, record: logging.LogRecord) -> None:
         """What is being done stands above the table; warnings are lines below it."""
         if record.levelno == logging.INFO:
-            self.phase(record.getMessage())
+            self.phase(record.getMessage(), waits=getattr(record, "takes_time", False))
         else:
             self.line(Text(record.getMessage(), style="yellow" if record.levelno > logging.INFO else "dim"))
 
-    def phase(self, phase: str) -> None:
+    def phase(self, phase: str, *, waits: bool = False) -> None:
+        """`waits` where it is not known how long it takes: people are then told that it goes on."""
         self._phase = phase
         if self._live is None:
             self._console.print(phase)
+        if waits:
+            self._waiting.begin(phase)
+        else:
+            self._waiting.end()
         self._draw()
 
     def snapshot(self, snapshot: Snapshot) -> None:
@@ -113,14 +121,14 @@ class LiveRun:
 
     def _draw(self) -> None:
         if self._live is not None:
-            self._live.update(
-                Group(
-                    Text(f"{self._title}: {self._phase}", style="bold"),
-                    self._table(),
-                    Text(self._deciding, style="dim"),
-                    *self._lines,
-                )
-            )
+            table = () if self._snapshot is None else (self._table(),)  # nothing is in it before the first window
+            status = (Text(self._deciding, style="dim"),) if self._deciding else ()
+            self._live.update(Group(self._heading(), *table, *status, *self._lines))
+
+    def _heading(self) -> RenderableType:
+        if self._waiting.under_way:
+            return Group(Text(self._title, style="bold"), self._waiting)
+        return Text(f"{self._title}: {self._phase}", style="bold")
 
     def _table(self) -> Table:
         table = Table(header_style="bold", border_style="dim")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from elastream.commands.as_json import accounts_json, print_json
+from elastream.commands.recordings import RecordingArgument, name_of, recording_at
 from elastream.commands.settings import pairs_of
 from elastream.commands.shared import JsonOption, OutOption, SetOption, out, progress, writing_to
 from elastream.errors import InvalidInput
@@ -22,7 +23,7 @@ from elastream.report.what_if import AGAINST, PolicyOutcome, WhatIf, check_names
 
 
 def report(
-    recording: Annotated[Path, typer.Argument(help="A recording (JSON lines), or the folder of a run.")],
+    recording: RecordingArgument,
     folder: OutOption = Path("out"),
     against: Annotated[
         str,
@@ -44,10 +45,10 @@ def report(
     reported as well: it is what was there by then. --set tells how the run was set, where its recording does not.
     """
     require("report")
-    path = recording / "recording.jsonl" if recording.is_dir() else recording
+    path = recording_at(recording)
     names = [] if against.strip() == "none" else [name.strip() for name in against.split(",") if name.strip()]
     check_names(names)
-    name = path.parent.resolve().name if path.stem == "recording" else path.stem
+    name = name_of(path)
     story = tell(read_recording(path, ignore_cut_off=True), pipeline=name)
     given: dict[str, Any] = pairs_of(settings)
     check_settings(given, story.policy)

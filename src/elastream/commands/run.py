@@ -17,6 +17,7 @@ from elastream.commands import console, plots
 from elastream.commands.as_json import accounts_json, print_json
 from elastream.commands.live import LiveRun
 from elastream.commands.logs import log_shown_by
+from elastream.commands.pipeline_file import arguments_of_file
 from elastream.commands.run_summary import RunSummary
 from elastream.commands.serve import PageOptions, Shown, can_serve, serving
 from elastream.commands.settings import PolicyOptions, pairs_of, settings_for
@@ -59,6 +60,7 @@ class RunOptions:
 
 @from_options
 def run(
+    ctx: typer.Context,
     file: Annotated[
         Path, typer.Argument(help="For Spark a Python file with a Pipeline, such as examples/wordcount.py.")
     ],
@@ -73,7 +75,12 @@ def run(
     A live table and a page while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends
     it after the batches under way; started again with the same folder, it goes on where it stopped. Exits with 1
     if the records of some operator do not add up.
+
+    What stands after `--` is for the pipeline file, which finds it in `sys.argv`: `elastream run job.py -- --most
+    3`. Settings of Spark go into `--conf`, connectors from Maven into `--packages`; what is always the same stands
+    better in the file: `Pipeline("job", conf={...}, packages=[...])`.
     """
+    spark = replace(spark, arguments=arguments_of_file(ctx))
     kind, settings = _kind(options.engine, spark, pairs_of(policy.settings))
     job = read_job(options.engine, kind, file)
     chosen = policy.chosen(dataflow=job.graph(), given=options.with_short_forms(settings))
@@ -108,7 +115,7 @@ def _kind(engine: str, spark: Spark, settings: Mapping[str, str]) -> tuple[Engin
     """The engine with its options, and the settings that are not among them."""
     if engine == _SPARK:
         return spark, settings
-    given = flags_given(spark)
+    given = [*flags_given(spark), *(["-- ARGUMENTS"] if spark.arguments else [])]
     if given:
         raise InvalidInput(f"{', '.join(given)}: for the engine {_SPARK}, found --engine {engine}")
     of_engine, others = settings_for(ENGINES.named(engine), settings)
@@ -183,14 +190,19 @@ def _conclude(accounts: Accounts | None, to: Console) -> None:
 
 
 def show(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="A Python file with a Pipeline.")],
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid diagram.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw a pipeline: what reads what, with the parallelism to start with. Nothing is run."""
+    """Draw a pipeline: what reads what, with the parallelism to start with. Nothing is run.
+
+    Mistakes that can be seen without Spark are told: in names, in the graph, in what functions take and return.
+    What stands after `--` is for the file, as with `elastream run`.
+    """
     from elastream.engines.spark.run import read_pipeline
 
-    pipeline = read_pipeline(file).pipeline
+    pipeline = read_pipeline(file, arguments_of_file(ctx)).pipeline
     graph, start = pipeline.graph(), pipeline.plan()
     if as_json:
         print_json(render.as_json(graph, start))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import typer
 
 from elastream.commands.as_json import print_json
+from elastream.commands.recordings import RecordingArgument, name_of, recording_at
 from elastream.commands.settings import ChosenPolicy
 from elastream.commands.shared import JsonOption, err
 from elastream.commands.signature import from_options
@@ -56,20 +57,22 @@ class PageOptions:
 
 @from_options
 def serve(
-    recording: Annotated[Path, typer.Argument(help="A recording (JSON lines), finished or still being written.")],
+    recording: RecordingArgument,
     page: PageOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show a recording in the browser, and what is added to it, until Ctrl-C.
 
-    The same page and the same API as those of a run, without actions: nobody listens.
+    It may be finished or still being written; the folder of a run stands for the recording in it. The same page
+    and the same API as those of a run, without actions: nobody listens.
     """
     from elastream.showing.views import ConfigurationView
     from elastream.web.feed import Feed
     from elastream.web.following import Followed, go_on, load
     from elastream.web.server import Server
 
-    name = recording.absolute().parent.name if recording.stem == "recording" else recording.stem
+    recording = recording_at(recording)
+    name = name_of(recording)
     feed, followed = Feed(name), Followed(recording)
     load(followed, feed)
     if feed.history.window is None:

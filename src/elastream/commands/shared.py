@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from elastream.commands import console
+from elastream.commands.waiting import waiting
 from elastream.errors import ElastreamError
 
 out = console.new_console()
@@ -44,15 +52,21 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def progress(what: str, *, quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A bar on standard error, where someone looks at it: tell it what is being done and the share behind it."""
+    """A bar on standard error in a terminal, else a line now and then: tell it what is being done and the share
+    behind it."""
+    if not err.is_terminal:
+        with waiting(err, what, quiet=quiet) as found:
+            yield lambda detail, share: found.say(f"{what} {detail}".strip())
+        return
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
+        TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=err,
         transient=True,
-        disable=quiet or not err.is_terminal,
+        disable=quiet,
     )
     with bar:
         task = bar.add_task(what, total=1.0)

@@ -58,6 +58,10 @@ class Engine(Protocol):
         """Carry out all changes of the decision in one action; doing it a second time changes nothing."""
 
 
+TAKES_TIME = {"takes_time": True}
+"""The `extra` of a line in the log that tells of something which people wait for: until the next line they are
+shown for how long."""
+
 ENGINE_CALLS = ("graph", "plan", "measure", "rescale")
 
 
@@ -115,7 +119,10 @@ class LeavesElsewhere(Protocol):
     """A job that keeps something outside of its folder."""
 
     def delete_elsewhere(self, folder: Path) -> None:
-        """Delete what an earlier run left there, before the folder is deleted itself."""
+        """Delete what an earlier run left there, before the folder is deleted itself.
+
+        ElastreamError where one is still under way in the folder.
+        """
 
 
 class EngineKind(Protocol):

@@ -29,10 +29,10 @@ from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.event_time import has_watermark
 from elastream.engines.spark.frames import check_frame, frame_of
-from elastream.engines.spark.identity import identity_of
+from elastream.engines.spark.identity import identity_of, unique_batch
 from elastream.engines.spark.jvm_lock import JvmLock
 from elastream.engines.spark.local_paths import for_spark
-from elastream.engines.spark.pipeline import Kind, Pipeline, PipelineStep
+from elastream.engines.spark.pipeline import UNIQUE_ID, Kind, Pipeline, PipelineStep, takes_unique_id
 from elastream.engines.spark.same_folder import check_same_folder
 from elastream.engines.spark.session import start_session
 from elastream.errors import InvalidInput
@@ -98,6 +98,8 @@ class DataJob:
                 "spark.local.dir": str(self._folder.path / "scratch"),
                 "spark.sql.warehouse.dir": for_spark(self._folder.path / "scratch"),
             },
+            conf=self._pipeline.conf,
+            packages=self._pipeline.packages,
             log=self._folder.path / "spark.log",
         )
         check_same_folder(spark, [self._folder.path])
@@ -193,7 +195,7 @@ class DataJob:
             return
         step = self._step
         if step.kind is Kind.SINK and step.function is not None:
-            step.function(frame, batch)
+            step.function(frame, batch, **self._told_to_sink(batch))
         else:
             records = frame.toArrow()
             if step.folder is not None:
@@ -202,6 +204,9 @@ class DataJob:
                 self._send(batch, records, came_s)
         self.batches += 1
         crash_point(CrashPoint.AFTER_THE_PUBLICATION, step.name)
+
+    def _told_to_sink(self, batch: int) -> dict[str, str]:
+        return {UNIQUE_ID: unique_batch(self._folder.path, batch)} if takes_unique_id(self._step) else {}
 
     def _keep(self, folder: Path, records: pa.Table, batch: int) -> None:
         if self._kept is None:

@@ -53,7 +53,7 @@ class InstanceProcess:
         events = EventLog(self._folder.events)
         self._record = events.record
         settings = read_settings(run)
-        pipeline = read_pipeline(settings.pipeline).pipeline
+        pipeline = read_pipeline(settings.pipeline, settings.arguments).pipeline
         place = settings.place(me, pipeline.graph())
         controller = Controller(place, settings.neighbour_locks(pipeline.graph()))
         outbox = Outbox(self._folder.outbox, lambda successor: run.instance(successor).lane(me))

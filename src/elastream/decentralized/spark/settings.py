@@ -26,6 +26,8 @@ FIRST = "0"
 class RunSettings(Checked):
     pipeline: Path
     """The file, absolute."""
+    arguments: tuple[str, ...] = ()
+    """What the file finds in `sys.argv`."""
     capacities: Mapping[str, float] = field(default_factory=dict)
     """Records per second that an instance of an operator can process; one without stays as it is."""
     policy: ScalingPolicy = field(default_factory=ScalingPolicy)

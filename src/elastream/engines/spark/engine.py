@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import threading
 import time
 from collections import Counter
@@ -43,7 +42,7 @@ from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.on_nodes import OnWorkers
 from elastream.engines.spark.on_nodes import on_nodes as placed_on
-from elastream.engines.spark.pipeline import Kind, Pipeline, PipelineStep
+from elastream.engines.spark.pipeline import Kind, Pipeline, PipelineStep, check_bounds
 from elastream.engines.spark.plan_reads import plan_reads
 from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.rest import RestApi
@@ -54,7 +53,7 @@ from elastream.engines.spark.watermark_watch import WatermarkWatch
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
-from elastream.manager.engine import EngineFailed, RescaleOutcome
+from elastream.manager.engine import TAKES_TIME, EngineFailed, RescaleOutcome
 from elastream.measurement import Reading, Snapshot
 from elastream.measurement.accounts import Accounts, drops_text
 from elastream.measurement.batch_cost import BatchCost
@@ -81,17 +80,19 @@ class SparkEngine:
         on_nodes: OnWorkers | None = None,
         start: Mapping[str, int] | None = None,
         before_halt: Callable[[], None] = lambda: None,
+        workspace: Workspace | None = None,
     ) -> None:
         """`start` is the parallelism to begin with, where that of the pipeline or of its folder is not wanted.
         `on_nodes` are the workers of a cluster that are started and stopped; without them executors run where the
         cluster puts them. `before_halt` is called before queries are stopped, to end what writes to their feeds.
+        `workspace` is that of the folder, where it was opened before Spark was started.
         """
         self._pipeline = pipeline
         self._graph = pipeline.graph()
         """With the state partitions of this moment: they may be more than were declared."""
         self._spark = spark
         folder = local_folder(folder)  # absolute: executors on a cluster have working folders of their own
-        self._workspace = Workspace(folder, pipeline.name, channels)
+        self._workspace = workspace or Workspace(folder, pipeline.name, channels)
         self._books = Books(pipeline, self._workspace, local=is_local(str(spark.sparkContext.master)))
         self._jvm_lock = JvmLock(spark, folder / "lock.jvm")
         self._batch_interval_s = batch_interval_s
@@ -130,9 +131,7 @@ class SparkEngine:
 
     def start(self) -> None:
         """Start every query, each from its checkpoint if it has one."""
-        plan = self._pipeline.plan().with_changes(self._start)
-        for name, parallelism in self._start.items():
-            _check_bounds(self._graph[name], parallelism)
+        plan = self._pipeline.starting_with(self._start)
         self._workspace.open()
         try:
             self._jvm_lock.take()
@@ -150,7 +149,9 @@ class SparkEngine:
             self._lacked_at_start = () if self.shortage is None else (self.shortage,)
             self._set_fetches()
             self._check_folders()
-            for query in self._queries.values():
+            for number, query in enumerate(self._queries.values(), start=1):
+                place = f"{number} of {len(self._queries)}"
+                _log.info("starting the pipeline: %s (%s)", query.step.name, place, extra=TAKES_TIME)
                 # one after the other: each starts a Python process, which Spark gives ten seconds to come up
                 _start(query)
                 query.wait_until_begun()
@@ -169,7 +170,7 @@ class SparkEngine:
     def halt(self) -> None:
         """Stop every query right after a batch, those at the end of the pipeline first."""
         if not self.halted:
-            _log.info("stopping after the batches under way")
+            _log.info("stopping after the batches under way", extra=TAKES_TIME)
         self._before_halt()
         for name in reversed(self._graph.order):
             if name in self._queries:
@@ -206,7 +207,7 @@ class SparkEngine:
         before = self.plan()
         changes = before.changes_to(before.with_changes(decision.after))
         for asked in changes:
-            _check_bounds(self._graph[asked.operator], asked.after)
+            check_bounds(self._graph[asked.operator], asked.after)
         wanted = {asked.operator: asked.after for asked in changes}
         try:
             chosen = self._allocation.choose(before.with_changes(wanted), decision.nodes)
@@ -560,15 +561,6 @@ def _start(query: StepQuery) -> None:
         raise InvalidInput(
             f"{query.step.name!r}: {error}; declare the state_partitions that it has, or choose another folder"
         ) from error
-
-
-def _check_bounds(operator: Operator, parallelism: int) -> None:
-    if operator.fixed:
-        raise InvalidInput(f"plan: {operator.name!r} is fixed, its parallelism cannot be changed")
-    if operator.clamp(parallelism) != parallelism:
-        most = "any number of" if math.isinf(operator.most) else f"{operator.most:g}"
-        bounds = f"{operator.min_parallelism} to {most}"
-        raise InvalidInput(f"plan: {operator.name!r} may have {bounds} instances, found {parallelism}")
 
 
 def _first_line(error: object) -> str:

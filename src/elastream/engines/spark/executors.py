@@ -20,7 +20,9 @@ from elastream.options import option
 
 _MEMORY = re.compile(r"(\d+)([kmgt])b?", re.IGNORECASE)
 _MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
-_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?")
+_LOCAL = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:\s*,\s*\d+)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
+_STANDALONE = re.compile(r"spark://[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,17 @@ def _number(executor: Executor) -> int:
 def starting_slots(pipeline: Pipeline) -> int:
     """The slots of the plan that a pipeline starts with; a feed is written by others and has none."""
     return pipeline.plan().total + sum(step.kind is Kind.SOURCE for step in pipeline.steps)
+
+
+def check_master(master: str) -> None:
+    """Spark looks at it only when it has started, and says little."""
+    kinds = (_LOCAL, _LOCAL_CLUSTER, _STANDALONE)
+    if not (
+        any(kind.fullmatch(master.strip()) for kind in kinds) or master == "yarn" or master.startswith("k8s://")
+    ):
+        raise InvalidInput(
+            f"--master is local[N], local[*], spark://HOST:PORT, yarn or k8s://https://HOST:PORT, found {master!r}"
+        )
 
 
 def is_local(master: str) -> bool:

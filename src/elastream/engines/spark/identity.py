@@ -13,6 +13,8 @@ from pathlib import Path
 
 from elastream.whole_files import write_whole
 
+_SHORT = 12  # letters of 16: 48 bits
+
 
 def identity_of(folder: Path) -> str:
     """The same for as long as the folder is there: for the one process that has its lock."""
@@ -23,3 +25,8 @@ def identity_of(folder: Path) -> str:
         made = uuid.uuid4().hex
         write_whole(path, made.encode())
         return made
+
+
+def unique_batch(folder: Path, batch: int) -> str:
+    """The same for a batch that is run again, and for no batch of another folder: short, for names of files."""
+    return f"{identity_of(folder)[:_SHORT]}-{batch}"

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from elastream.engines.spark.executors import ExecutorOptions, is_local
+from elastream.engines.spark.executors import ExecutorOptions, check_master, is_local
+from elastream.engines.spark.session_conf import conf_of, packages_of
 from elastream.errors import InvalidInput
 from elastream.nodes.files import WorkerNodes, read_worker_nodes
 from elastream.options import option
@@ -51,6 +52,7 @@ class ChannelOptions:
         "records that may wait in a channel before its writer is held back",
         unit="records",
         name="channel_bound",
+        least=1,
     )
 
 
@@ -61,7 +63,7 @@ class SparkOptions:
     master: str = option(
         "local[32]", "where Spark runs: local[32] offers 32 slots, spark://HOST:PORT is a cluster"
     )
-    batch_interval_s: float = option(1.0, "how often each operator takes a batch", unit="s")
+    batch_interval_s: float = option(1.0, "how often each operator takes a batch", unit="s", least=0.001)
     longest_batch_s: float = option(
         3.0, "how long a batch may take: the longer, the fewer instances are needed", unit="s"
     )
@@ -79,10 +81,25 @@ class SparkOptions:
         read=read_worker_nodes,
     )
     """On which the instances of an operator are placed; without a cluster as the master the run starts one."""
+    conf: Mapping[str, str] = option(
+        dict,
+        "KEY=VALUE, repeatable: a setting of Spark; counts before those of the pipeline file",
+        written=list[str] | None,
+        read=conf_of,
+    )
+    packages: tuple[str, ...] = option(
+        (),
+        "GROUP:ARTIFACT:VERSION, repeatable: from Maven, such as a connector; beside those of the pipeline file",
+        written=list[str] | None,
+        read=packages_of,
+    )
+    arguments: tuple[str, ...] = ()
+    """What a pipeline file finds in `sys.argv`; on the command line what stands after `--`."""
     executors: ExecutorOptions = field(default_factory=ExecutorOptions)
     channels: ChannelOptions = field(default_factory=ChannelOptions)
 
     def __post_init__(self) -> None:
+        check_master(self.master)
         if self.nodes is not None and not (is_local(self.master) or self.master.startswith("spark://")):
             raise InvalidInput(f"--nodes starts workers of a standalone cluster, found --master {self.master}")
         if self.executors.spare and is_local(self.master):

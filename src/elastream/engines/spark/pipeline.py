@@ -16,7 +16,9 @@ Nothing runs until an engine takes it: the graph is known before, and can be dra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import Any, TypeVar
 
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.local_paths import local_folder
+from elastream.engines.spark.session_conf import checked_conf, packages_of
 from elastream.errors import InvalidInput
 
 
@@ -75,17 +78,43 @@ class PipelineStep:
         return self.max_parallelism > self.state_partitions
 
 
+UNIQUE_ID = "unique_id"
+"""The parameter by which the function of a sink asks for it."""
+
+
+def takes_unique_id(step: PipelineStep) -> bool:
+    """Whether the function of a sink wants to be told what no other batch of any run has."""
+    if step.kind is not Kind.SINK or step.function is None:
+        return False
+    try:
+        return UNIQUE_ID in inspect.signature(step.function).parameters
+    except (TypeError, ValueError):  # of something that is not written in Python
+        return False
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 _OUTPUT_MODES = ("append", "update")
 
 
 class Pipeline:
-    """Functions over streaming DataFrames and what each of them reads; the name is also that of its folder."""
+    """Functions over streaming DataFrames and what each of them reads; the name is also that of its folder.
 
-    def __init__(self, name: str) -> None:
+    `conf` are settings of Spark that its session begins with, `packages` what Spark fetches from Maven for it,
+    such as a connector, as GROUP:ARTIFACT:VERSION. On the command line `--conf` counts before the one, and
+    `--packages` adds to the other.
+    """
+
+    def __init__(
+        self, name: str, *, conf: Mapping[str, str | float | bool] | None = None, packages: Iterable[str] = ()
+    ) -> None:
         if not name or "/" in name:
             raise InvalidInput(f"a pipeline has a name without '/', found {name!r}")
         self.name = name
+        try:
+            self.conf = checked_conf(conf or {})
+            self.packages = packages_of([packages] if isinstance(packages, str) else list(packages))
+        except InvalidInput as error:
+            raise error.at(f"pipeline {name!r}") from None
         self._steps: dict[str, PipelineStep] = {}
 
     @property
@@ -143,7 +172,9 @@ class Pipeline:
     def sink(self, *, reads: str, parallelism: int = 1) -> Callable[[Function], Function]:
         """A function that is given each batch: `function(dataframe, batch_id)`.
 
-        After a crash the last batch is given to it again with the same id; it must not count twice.
+        After a crash the last batch is given to it again with the same id; it must not count twice. Batch ids
+        begin at 0 in every folder of a run. A function with a parameter `unique_id` is also given a text that is
+        the same when the batch is given again, and that no batch of another folder has, such as `5b0c1f9a7d21-12`.
         """
 
         def enter(function: Function) -> Function:
@@ -187,6 +218,13 @@ class Pipeline:
         graph = self.graph()
         return Plan({name: _first_parallelism(graph[name], self._steps[name]) for name in graph.scalable})
 
+    def starting_with(self, given: Mapping[str, int]) -> Plan:
+        """The parallelism to start with, where `given` counts before what is declared; refused out of bounds."""
+        graph, plan = self.graph(), self.plan().with_changes(given)
+        for name, parallelism in given.items():
+            check_bounds(graph[name], parallelism)
+        return plan
+
     def readers(self, name: str) -> tuple[str, ...]:
         """Who reads what a step puts out."""
         return tuple(step.name for step in self.steps if name in step.reads)
@@ -200,6 +238,15 @@ class Pipeline:
         if not step.name.isidentifier():
             raise InvalidInput(f"pipeline {self.name!r}: {step.name!r} is not a name like those of functions")
         self._steps[step.name] = step
+
+
+def check_bounds(operator: Operator, parallelism: int) -> None:
+    if operator.fixed:
+        raise InvalidInput(f"plan: {operator.name!r} is fixed, its parallelism cannot be changed")
+    if operator.clamp(parallelism) != parallelism:
+        most = "any number of" if math.isinf(operator.most) else f"{operator.most:g}"
+        bounds = f"{operator.min_parallelism} to {most}"
+        raise InvalidInput(f"plan: {operator.name!r} may have {bounds} instances, found {parallelism}")
 
 
 def _first_parallelism(operator: Operator, step: PipelineStep) -> int:

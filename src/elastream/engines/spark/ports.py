@@ -1,10 +1,13 @@
-"""Ports of this machine for the processes that are started on it."""
+"""Ports of this machine for the processes that are started on it, and whether anyone answers at a master's."""
 
 from __future__ import annotations
 
+import re
 import socket
 
 from elastream.errors import ElastreamError, InvalidInput
+
+_MASTER_TIMEOUT_S = 10.0
 
 
 def free_port(host: str) -> int:
@@ -26,3 +29,19 @@ def checked_port(host: str, port: int, option: str) -> int:
                 "or 0 for any that is free"
             ) from None
         return int(probe.getsockname()[1])
+
+
+def check_answers(master: str) -> None:
+    """Spark tries for a minute to reach a standalone master, and then says little."""
+    addresses = re.findall(r"([^/,:]+):(\d+)", master) if master.startswith("spark://") else []
+    refused = []
+    for host, port in addresses:  # a master may have others standing by
+        try:
+            socket.create_connection((host, int(port)), timeout=_MASTER_TIMEOUT_S).close()
+            return
+        except OSError as error:
+            refused.append(f"{host}:{port} {error.strerror or error}")
+    if refused:
+        raise ElastreamError(
+            f"{master}: no Spark master answers there ({'; '.join(refused)}); `elastream cluster start` starts one"
+        )

@@ -29,7 +29,7 @@ from elastream.engines.spark.channels.control import Control, read_control, writ
 from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.local_paths import for_spark
-from elastream.engines.spark.pipeline import PipelineStep
+from elastream.engines.spark.pipeline import UNIQUE_ID, PipelineStep, takes_unique_id
 from elastream.engines.spark.state import (
     RepartitionRefused,
     WantedPartitions,
@@ -82,6 +82,7 @@ class StepQuery:
         self._build = build
         self._output = output
         self._cut_by = cut_by
+        self._wants_unique_id = takes_unique_id(step)
         self._readers = readers
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = longest_batch_s
@@ -329,10 +330,14 @@ class StepQuery:
         if self._output is not None:
             return self._publish(frame, batch, self._output)
         if self.step.function is not None and self.step.kind == "sink":
-            self.step.function(frame, batch)
+            self.step.function(frame, batch, **self._told_to_sink(batch))
         else:
             _run(frame)
         return 0
+
+    def _told_to_sink(self, batch: int) -> dict[str, str]:
+        """Batches are numbered from 0 in every folder: what a sink keeps beyond one needs more than the number."""
+        return {UNIQUE_ID: self._workspace.unique_id(batch)} if self._wants_unique_id else {}
 
     def _publish(self, frame: DataFrame, batch: int, output: DurableChannel) -> int:
         """How many records were put out."""

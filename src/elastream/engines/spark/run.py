@@ -19,16 +19,22 @@ from pyspark.sql import SparkSession
 
 from elastream.dataflow import Dataflow
 from elastream.engines.spark.beside import importing_from, started_beside
-from elastream.engines.spark.channels.kinds import ChannelKind, delete_topics
+from elastream.engines.spark.channels.kinds import ChannelKind, check_reachable, delete_topics
 from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.executors import is_local, session_settings, starting_slots
+from elastream.engines.spark.function_checks import check_functions
+from elastream.engines.spark.java import check_java
 from elastream.engines.spark.local_paths import local_folder
-from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on, placed_operator
+from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
+from elastream.engines.spark.ports import check_answers
 from elastream.engines.spark.session import start_session
+from elastream.engines.spark.session_conf import merged_packages
+from elastream.engines.spark.workspace import Workspace, check_unused
 from elastream.errors import ElastreamError, InvalidInput
+from elastream.manager.engine import TAKES_TIME
 from elastream.manager.signals import interruptible
 
 _log = logging.getLogger(__name__)
@@ -45,8 +51,9 @@ class PipelineFile:
     """Records per second that an instance of an operator can process, for instances that scale themselves."""
 
 
-def read_pipeline(path: Path) -> PipelineFile:
-    """Run a Python file that defines a `Pipeline`, and take it from there. It finds the modules beside it."""
+def read_pipeline(path: Path, arguments: Sequence[str] = ()) -> PipelineFile:
+    """Run a Python file that defines a `Pipeline`, and take it from there. It finds the modules beside it, and the
+    arguments in `sys.argv`, as with `python FILE ARGUMENTS...`."""
     if not path.is_file():
         raise InvalidInput(f"{path}: there is no such file")
     name = f"pipeline_{path.stem}"  # not the stem: a file called numbers.py would take the place of Python's own
@@ -58,7 +65,7 @@ def read_pipeline(path: Path) -> PipelineFile:
     # Spark's Python workers do not find the file: what they are to run of it is sent to them
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
-        with importing_from(path.parent.absolute()):
+        with importing_from(path.parent.absolute()), _called_with(path, arguments):
             spec.loader.exec_module(module)
     except InvalidInput as error:
         raise error.at(str(path)) from None
@@ -67,7 +74,11 @@ def read_pipeline(path: Path) -> PipelineFile:
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if len(found) != 1:
         raise InvalidInput(f"{path}: one Pipeline was expected at the top of the file, found {len(found)}")
-    found[0].graph()
+    try:
+        found[0].graph()
+        check_functions(found[0])
+    except InvalidInput as error:
+        raise error.at(str(path)) from None
     records = getattr(module, "records", "sentences")
     return PipelineFile(
         pipeline=found[0],
@@ -75,6 +86,15 @@ def read_pipeline(path: Path) -> PipelineFile:
         records=records,
         capacities=dict(getattr(module, "capacities", {})),
     )
+
+
+@contextmanager
+def _called_with(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+    before, sys.argv = sys.argv, [str(path), *arguments]
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def records_at(load: Mapping[str, Any], records: str = "sentences") -> tuple[str, ...]:
@@ -110,11 +130,19 @@ class SparkJob:
 
     @contextmanager
     def running(self, folder: Path) -> Iterator[SparkEngine]:
-        """Its cluster where it has one of its own, a session, the engine, and what writes to its feed."""
-        local_folder(folder)
-        with self._cluster(folder) as (master, workers), self._session(folder, master) as spark:
+        """Its cluster where it has one of its own, a session, the engine, and what writes to its feed.
+
+        What can be refused is refused before Spark is started, which takes a while.
+        """
+        folder = local_folder(folder)
+        self._check()
+        with (
+            self._workspace(folder) as workspace,
+            self._cluster(folder) as (master, workers),
+            self._session(folder, master) as spark,
+        ):
             try:
-                with self._engine(folder, spark, workers) as engine:
+                with self._engine(folder, spark, workers, workspace) as engine:
                     yield engine
             except OSError as error:
                 raise ElastreamError(
@@ -123,18 +151,39 @@ class SparkJob:
                 ) from error
 
     def delete_elsewhere(self, folder: Path) -> None:
+        self._check()  # nothing is deleted for a run that cannot begin
+        check_unused(folder)
         for left in delete_topics(folder / "channels"):
             _log.warning("%s", left)
 
+    def _check(self) -> None:
+        """Refuse what cannot begin, in less than a second where all is well."""
+        check_java()
+        check_answers(self.options.master)
+        self.channels.jars()
+        check_reachable(self.channels)
+
+    @contextmanager
+    def _workspace(self, folder: Path) -> Iterator[Workspace]:
+        """Its lock is held from now on, so that of two that are started in one folder one is refused at once."""
+        workspace = Workspace(folder, self.name, self.channels)
+        workspace.open()
+        try:
+            yield workspace
+        finally:
+            workspace.close()
+
     @contextmanager
     def _session(self, folder: Path, master: str) -> Iterator[SparkSession]:
-        _log.info("starting Spark")
+        _log.info("starting Spark", extra=TAKES_TIME)
         with interruptible():  # Spark takes Ctrl-C for itself when it starts
             spark = start_session(
                 self.name,
                 master=master,
                 settings=self._settings(),
                 jars=self.channels.jars(),
+                conf={**self.file.pipeline.conf, **self.options.conf},
+                packages=merged_packages(self.file.pipeline.packages, self.options.packages),
                 log=folder / "spark.log",
             )
         try:
@@ -149,12 +198,11 @@ class SparkJob:
         if nodes is None:
             yield master, None
             return
-        placed_operator(self.file.pipeline)  # before anything is started
         _log.info("%s", delays_text(nodes))
         cluster = StandaloneCluster(ClusterOptions(folder=folder / "cluster", port=0, web_port=0))
         try:
             if is_local(master):
-                _log.info("starting a cluster on this machine")
+                _log.info("starting a cluster on this machine", extra=TAKES_TIME)
                 with interruptible():
                     cluster.start_master()
                 master = cluster.master_url
@@ -165,7 +213,9 @@ class SparkJob:
             cluster.stop()
 
     @contextmanager
-    def _engine(self, folder: Path, spark: SparkSession, workers: OnWorkers | None) -> Iterator[SparkEngine]:
+    def _engine(
+        self, folder: Path, spark: SparkSession, workers: OnWorkers | None, workspace: Workspace
+    ) -> Iterator[SparkEngine]:
         generator = _Generator(self._generator_command(folder))
         engine = SparkEngine(
             self.file.pipeline,
@@ -179,8 +229,9 @@ class SparkJob:
             executors=self.options.executors,
             on_nodes=workers,
             before_halt=generator.end,
+            workspace=workspace,
         )
-        _log.info("starting the pipeline")
+        _log.info("starting the pipeline", extra=TAKES_TIME)
         engine.start()
         try:
             generator.start()

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.files_source import FileChannelSource
 from elastream.engines.spark.channels.kafka_source import KafkaChannelSource
 from elastream.engines.spark.executors import is_local
+from elastream.engines.spark.jars import REPOSITORY_VARIABLE
 from elastream.engines.spark.java import check_java
+from elastream.engines.spark.ports import check_answers
+from elastream.engines.spark.session_conf import JARS, JAVA_OPTIONS, PACKAGES, joined
 from elastream.errors import ElastreamError
 
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # when a query is stopped while its Python source works, Spark looks through the error with a pattern that needs a
 # stack frame for each letter
 _DEEP_STACK = "-Xss16m"
-_MASTER_TIMEOUT_S = 10.0
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
@@ -60,24 +62,57 @@ def start_session(
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
     jars: Sequence[Path] = (),
+    conf: Mapping[str, str] | None = None,
+    packages: Sequence[str] = (),
     log: Path | None = None,
 ) -> SparkSession:
-    """`jars` are those of the channels, and of what else the pipeline needs. `log` is where Spark's own log goes;
-    its errors go to standard error where it is not given."""
+    """`jars` are those of the channels, and of what else the pipeline needs. `conf` and `packages` are what users
+    ask for, see `session_conf.py`. `log` is where Spark's own log goes; its errors go to standard error where it
+    is not given."""
     check_java()
-    _check_master(master)
+    check_answers(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = {**_repositories(), **_SETTINGS, **_addresses(master), **(settings or {})}
+    asked = conf or {}
+    added = {
+        JAVA_OPTIONS: joined(
+            f"{_DEEP_STACK} {_logging(log)}", given.get(JAVA_OPTIONS), asked.get(JAVA_OPTIONS), by=" "
+        ),
+        JARS: joined(*(jar.absolute().as_uri() for jar in jars), asked.get(JARS)),
+        PACKAGES: joined(*packages, asked.get(PACKAGES)),
+    }
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**_SETTINGS, _JAVA_OPTIONS: f"{_DEEP_STACK} {_logging(log)}", **(settings or {})}.items():
+    for key, value in {**given, **asked, **{key: text for key, text in added.items() if text}}.items():
         builder = builder.config(key, value)
-    if jars:
-        builder = builder.config("spark.jars", ",".join(jar.absolute().as_uri() for jar in jars))
-    if is_local(master) or _is_loopback(master):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for another, and warns
-        builder = builder.config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
-    session = builder.getOrCreate()
+    session = _started(builder, added[PACKAGES])
     for source in (FileChannelSource, KafkaChannelSource):
         session.dataSource.register(source)
+    return session
+
+
+def _addresses(master: str) -> dict[str, str]:
+    if not (is_local(master) or _is_loopback(master)):
+        return {}
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for another, and warns
+    return {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def _repositories() -> dict[str, str]:
+    """A mirror that our own jars come from is where packages are looked for, too."""
+    mirror = os.environ.get(REPOSITORY_VARIABLE)
+    return {"spark.jars.repositories": mirror} if mirror else {}
+
+
+def _started(builder: Any, packages: str) -> SparkSession:
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        fetched = f" It was to fetch {packages} from Maven: are the names and versions right?" if packages else ""
+        raise ElastreamError(
+            f"Spark did not start: its Java process ended; what it said stands above.{fetched}"
+        ) from error
     return session
 
 
@@ -85,22 +120,6 @@ def _logging(log: Path | None) -> str:
     # in quotation marks, as a path may have spaces
     options = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
     return options if log is None else f'{options} -Delastream.appender=file "-Delastream.log={log.absolute()}"'
-
-
-def _check_master(master: str) -> None:
-    """Spark tries for a minute to reach a standalone master, and then says little."""
-    addresses = re.findall(r"([^/,:]+):(\d+)", master) if master.startswith("spark://") else []
-    refused = []
-    for host, port in addresses:  # a master may have others standing by
-        try:
-            socket.create_connection((host, int(port)), timeout=_MASTER_TIMEOUT_S).close()
-            return
-        except OSError as error:
-            refused.append(f"{host}:{port} {error.strerror or error}")
-    if refused:
-        raise ElastreamError(
-            f"{master}: no Spark master answers there ({'; '.join(refused)}); `elastream cluster start` starts one"
-        )
 
 
 def _is_loopback(master: str) -> bool:

@@ -22,9 +22,11 @@ from typing import Any
 
 from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, check_kind
-from elastream.engines.spark.identity import identity_of
+from elastream.engines.spark.identity import identity_of, unique_batch
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.whole_files import write_json
+
+_LOCK = "lock"
 
 
 class Workspace:
@@ -35,7 +37,12 @@ class Workspace:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Make the folders and take the lock; refuse a folder of another pipeline, or one that is in use."""
+        """Make the folders and take the lock; refuse a folder of another pipeline, or one that is in use.
+
+        It does no harm a second time.
+        """
+        if self._lock is not None:
+            return
         try:
             for name in ("channels", "checkpoints", "state", "watermarks", "accounts", "control"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -74,6 +81,10 @@ class Workspace:
         """Whose batches a step writes, told to what outlives this folder; for who has opened it."""
         return f"{identity_of(self.folder)}/{name}"
 
+    def unique_id(self, batch: int) -> str:
+        """Of a batch, for sinks; for who has opened it."""
+        return unique_batch(self.folder, batch)
+
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / name
 
@@ -108,9 +119,20 @@ class Workspace:
         return found
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise ElastreamError(f"{self.folder}: another process runs this pipeline here") from None
+        self._lock = _locked(self.folder)
+
+
+def check_unused(folder: Path) -> None:
+    """Before a folder is deleted: refuse where another process runs a pipeline in it."""
+    if (folder / _LOCK).exists():
+        os.close(_locked(folder))
+
+
+def _locked(folder: Path) -> int:
+    file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise ElastreamError(f"{folder}: another process runs this pipeline here") from None
+    return file

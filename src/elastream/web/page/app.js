@@ -44,8 +44,8 @@ const drawings = [
   [["window", "graph", "cost"], () => summary.show(model)],
   [["window", "graph", "proposal"], () => model.run.graph && graph.show(model.run, selected)],
   [["window", "graph", "proposal", "manager"], () => showOperator(byId("operator"), model, selected, { onClose: () => select(null) })],
+  [["decision"], () => decisions.show(model.decisions)], // before the charts, whose marks lead to it
   ...charts.draws.map((draw) => [["window", "graph", "decision"], () => model.run.graph && (charts.use(model), draw())]),
-  [["decision"], () => decisions.show(model.decisions)],
   [["cost"], () => cost.show(model.run)],
   [["proposal", "window"], () => proposal.show(model.run)],
   [["window"], () => executors.show(model.run.window)],

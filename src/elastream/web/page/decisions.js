@@ -1,6 +1,6 @@
 // What was decided, each opening to its reasons: measured, formula, clamps, expected, achieved.
 
-import { Keyed, icon, make, setAttribute, setText } from "./dom.js";
+import { Keyed, icon, make, setAttribute, setHidden, setText } from "./dom.js";
 import { duration, plural, share, time, dayAndTime } from "./format.js";
 
 const FORMULA = ["formula", "learned", "catch-up", "corrected", "tolerated", "inferred", "asked"];
@@ -31,7 +31,8 @@ export function wayOf(decision) {
 
 export class Decisions {
   constructor(host, count) {
-    this.nothing = make("p", { class: "nothing" }, "No decision yet: nothing had to change.");
+    // hidden until it is known: the charts may be drawn with the marks of decisions before this list is
+    this.nothing = make("p", { class: "nothing", hidden: true }, "No decision yet: nothing had to change.");
     this.list = make("ol", { class: "decision-list", reversed: true });
     this.all = false;
     this.more = make("button", { type: "button", class: "button more", on: { click: () => this.#showAll() } });
@@ -43,7 +44,7 @@ export class Decisions {
   show(decisions) {
     this.shown = decisions;
     const newestFirst = [...decisions.values()].reverse();
-    this.nothing.hidden = newestFirst.length > 0;
+    setHidden(this.nothing, newestFirst.length > 0);
     setText(this.count, newestFirst.length ? `${plural(newestFirst.length, "decision")}, the newest first` : "");
     this.more.hidden = this.all || newestFirst.length <= FEW;
     setText(this.more, `Show all ${newestFirst.length}`);

@@ -175,6 +175,13 @@ def kind_of(options: ChannelOptions) -> ChannelKind:
     return kind
 
 
+def check_reachable(kind: ChannelKind) -> None:
+    """Refuse, before Spark is started, what cannot be reached."""
+    if (trouble := kind.trouble()) is not None:
+        hint = ": `elastream kafka start` runs a broker on this machine" if isinstance(kind, Kafka) else ""
+        raise ElastreamError(f"{trouble}{hint}")
+
+
 def open_channel(folder: Path) -> DurableChannel:
     """The channel that lies in this folder, of whatever kind it is."""
     found = _read(folder)
