@@ -27,6 +27,7 @@ from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on, placed_operator
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
+from elastream.engines.spark.reading_files import types_without_session, unreadable
 from elastream.engines.spark.session import start_session
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.signals import interruptible
@@ -58,12 +59,10 @@ def read_pipeline(path: Path) -> PipelineFile:
     # Spark's Python workers do not find the file: what they are to run of it is sent to them
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
-        with importing_from(path.parent.absolute()):
+        with importing_from(path.parent.absolute()), types_without_session():
             spec.loader.exec_module(module)
-    except InvalidInput as error:
-        raise error.at(str(path)) from None
     except Exception as error:
-        raise InvalidInput(f"{path}: {type(error).__name__}: {error}") from error
+        raise unreadable(path, error) from (None if isinstance(error, InvalidInput) else error)
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if len(found) != 1:
         raise InvalidInput(f"{path}: one Pipeline was expected at the top of the file, found {len(found)}")
