@@ -11,7 +11,7 @@ from elastream.dataflow import Dataflow
 from elastream.durations import seconds
 from elastream.engines.registry import engine_kind, read_job
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.errors import InvalidInput
+from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.events import Acted, Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.manager.run import Run, header_of
@@ -44,7 +44,8 @@ def run(
     what is needed to go on after the end.
 
     What is done is logged to `elastream.running`. `on_snapshot` and `on_event` are called with every window and
-    with what the manager does, by the thread that runs it.
+    with what the manager does, by the thread that runs it. ElastreamError is raised at the end of a run in
+    which a step failed and did not work again.
     """
     kind = engine_kind(engine, engine_options)
     job = read_job(engine, kind, Path(target) if isinstance(target, str) else target)
@@ -57,7 +58,7 @@ def run(
         _log_event(event)
         on_event(event)
 
-    Run(
+    unsettled = Run(
         job=job,
         policy=chosen,
         knobs=settled,
@@ -67,6 +68,8 @@ def run(
         on_snapshot=on_snapshot,
         on_event=log_and_tell,
     ).run()
+    if unsettled:
+        raise ElastreamError("; ".join(unsettled))
 
 
 def _policy(policy: str | Policy, options: Mapping[str, Any] | None, dataflow: Dataflow) -> Policy:

@@ -46,6 +46,8 @@ from elastream.engines.spark.on_nodes import on_nodes as placed_on
 from elastream.engines.spark.pipeline import Kind, Pipeline, PipelineStep
 from elastream.engines.spark.plan_reads import plan_reads
 from elastream.engines.spark.query import StepQuery
+from elastream.engines.spark.query_failures import MOST_FAILURES, QueryFailures
+from elastream.engines.spark.query_watch import QueryWatch
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.same_folder import check_same_folder
 from elastream.engines.spark.stages import Stages
@@ -59,9 +61,6 @@ from elastream.measurement import Reading, Snapshot
 from elastream.measurement.accounts import Accounts, drops_text
 from elastream.measurement.batch_cost import BatchCost
 from elastream.nodes.places import NoNodeLeftError
-
-_MOST_FAILURES = 4  # of a query in a row; after as many the run ends
-
 
 _log = logging.getLogger(__name__)
 
@@ -108,6 +107,8 @@ class SparkEngine:
         self._event_time = EventTimes()
         self._watermarks: dict[str, WatermarkWatch] = {}
         self._queries: dict[str, StepQuery] = {}
+        self._failures = QueryFailures(self._workspace, self._queries, self._schemas)
+        self._watch = QueryWatch(self._failures.look)
         self._meters = {step.name: StepMeter(step.name, batch_interval_s) for step in pipeline.steps}
         self._costs: dict[str, BatchCost] = {}
         self._marked_s = 0.0
@@ -156,6 +157,7 @@ class SparkEngine:
                 query.wait_until_begun()
             self._graph = self._present_graph()
             self._mark()
+            self._watch.start()
         except BaseException:
             self.stop()
             raise
@@ -170,6 +172,8 @@ class SparkEngine:
         """Stop every query right after a batch, those at the end of the pipeline first."""
         if not self.halted:
             _log.info("stopping after the batches under way")
+            self._watch.stop()
+            self._failures.before_halt()
         self._before_halt()
         for name in reversed(self._graph.order):
             if name in self._queries:
@@ -185,9 +189,17 @@ class SparkEngine:
         return self._books.accounts()
 
     def new_faults(self) -> tuple[str, ...]:
-        """Since the last call: slots that the plan lacked at the start, batches that read another input."""
+        """Since the last call: slots that the plan lacked at the start, steps that failed, batches that read
+        another input."""
         lacked, self._lacked_at_start = self._lacked_at_start, ()
-        return (*lacked, *self._books.new_faults())
+        return (*lacked, *self._failures.take(), *self._books.new_faults())
+
+    def wake_on_fault(self, wake: Callable[[], None]) -> None:
+        self._watch.tell(wake)
+
+    def unsettled(self) -> tuple[str, ...]:
+        """What did not work up to the end, a sentence each; for a pipeline that is halted."""
+        return self._failures.unsettled()
 
     # The port
 
@@ -473,21 +485,15 @@ class SparkEngine:
         """Start queries again that failed; what failed, as text. One that fails again and again ends the run."""
         failed = []
         for name, query in self._queries.items():
-            error = query.failure()
-            if error is None:
+            found = self._failures.of(name)
+            if found is None:
                 continue
-            trace = self._workspace.folder / f"{name}.error.txt"
-            with contextlib.suppress(OSError):  # the disk may be full, which is then why it failed
-                trace.write_text(error, encoding="utf-8")
-            line = _first_line(error)
-            if query.failures >= _MOST_FAILURES:
-                raise EngineFailed(
-                    f"{name!r} failed {query.failures + 1} times, the last time with: {line} (all of it: {trace})"
-                )
+            if query.failures >= MOST_FAILURES:
+                raise EngineFailed(f"{found.last} (all of it: {self._failures.trace(name)})")
             time.sleep(min(30.0, 2.0**query.failures))
             query.failures += 1
             query.start()
-            failed.append(f"{name} failed and was started again: {line}")
+            failed.append(f"{name} failed and was started again: {found.failure.text}")
         return failed
 
     def _reading(self, name: str, window_s: float, arrived: Mapping[str, int], python_share: float) -> Reading:

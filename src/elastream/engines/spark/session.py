@@ -15,12 +15,15 @@ from elastream.engines.spark.channels.files_source import FileChannelSource
 from elastream.engines.spark.channels.kafka_source import KafkaChannelSource
 from elastream.engines.spark.executors import is_local
 from elastream.engines.spark.java import check_java
+from elastream.engines.spark.quiet import quiet_loggers, workers_print_to
 from elastream.errors import ElastreamError
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # when a query is stopped while its Python source works, Spark looks through the error with a pattern that needs a
 # stack frame for each letter
 _DEEP_STACK = "-Xss16m"
+WORKERS_LOG = "workers.log"
+"""Beside Spark's own log: what Python workers print that run on this machine."""
 _MASTER_TIMEOUT_S = 10.0
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
@@ -75,7 +78,10 @@ def start_session(
     if is_local(master) or _is_loopback(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for another, and warns
         builder = builder.config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
+    quiet_loggers()
     session = builder.getOrCreate()
+    if log is not None:
+        workers_print_to(session, log.with_name(WORKERS_LOG))
     for source in (FileChannelSource, KafkaChannelSource):
         session.dataSource.register(source)
     return session
