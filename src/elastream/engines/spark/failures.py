@@ -31,6 +31,10 @@ _NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|/elast
 _OWN_ERRORS = ("ElastreamError", "InvalidInput", "BrokerAway")
 _JAVA_ERROR = "Py4JJavaError"
 _IN_PLAIN_WORDS = (
+    (
+        "KAFKA_DATA_SOURCE_NOT_ENABLED",
+        "Spark's connector for Kafka is not there; `elastream kafka fetch` brings it",
+    ),
     ("UnknownTopicOrPartitionException", "there is no such topic"),
     ("Timed out waiting for a node assignment", "no broker of Kafka answers"),
     ("Failed to update metadata after", "no broker of Kafka answers"),
@@ -102,7 +106,7 @@ def failure_of(text: str) -> Failure:
     frames, error = _last_traceback(said)
     if error.startswith(_JAVA_ERROR):
         return _of_java(said.rsplit(_JAVA_ERROR, 1)[1])
-    return Failure(reason=_bounded(error), place=_called_from(said) or _place(frames))
+    return Failure(reason=_in_plain_words(error), place=_called_from(said) or _place(frames))
 
 
 def _last_traceback(said: str) -> tuple[list[re.Match[str]], str]:
@@ -137,9 +141,12 @@ def _of_java(said: str) -> Failure:
     lost = _TASK.findall(said)
     first = next((line for line in said.splitlines() if _has_words(line)), "it ended without a reason")
     line = (causes or lost or [first])[-1].removeprefix(": ").strip()
-    reason = _python_error([line]) or line
+    return Failure(reason=_in_plain_words(_python_error([line]) or line), place=_called_from(said))
+
+
+def _in_plain_words(reason: str) -> str:
     plain = next((words for sign, words in _IN_PLAIN_WORDS if sign in reason), None)
-    return Failure(reason=_bounded(f"{plain}: {reason}" if plain else reason), place=_called_from(said))
+    return _bounded(f"{plain}: {reason}" if plain else reason)
 
 
 def _has_words(line: str) -> bool:
@@ -160,4 +167,5 @@ def _place(frames: Sequence[re.Match[str]]) -> str | None:
 
 
 def _bounded(text: str) -> str:
+    text = text.removesuffix(".")  # more of the sentence comes behind it
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"

@@ -28,7 +28,7 @@ from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_o
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.reading_files import types_without_session, unreadable
-from elastream.engines.spark.session import start_session
+from elastream.engines.spark.session import AS_IN_PLAIN_SPARK, start_session
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.signals import interruptible
 
@@ -132,7 +132,7 @@ class SparkJob:
             spark = start_session(
                 self.name,
                 master=master,
-                settings=self._settings(),
+                settings={**({} if self.channels.name == "kafka" else AS_IN_PLAIN_SPARK), **self._settings()},
                 jars=self.channels.jars(),
                 log=folder / "spark.log",
             )

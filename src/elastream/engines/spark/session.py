@@ -13,11 +13,15 @@ from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.files_source import FileChannelSource
 from elastream.engines.spark.channels.kafka_source import KafkaChannelSource
+from elastream.engines.spark.connectors import jars_of_session, spark_defaults
 from elastream.engines.spark.executors import is_local
 from elastream.engines.spark.java import check_java
 from elastream.engines.spark.quiet import quiet_loggers, workers_print_to
 from elastream.errors import ElastreamError
 
+_OLD_WAY = "spark.sql.sources.useV1SourceList"
+AS_IN_PLAIN_SPARK = {_OLD_WAY: "avro,csv,json,kafka,orc,parquet,text"}
+"""Where no channel is in Kafka: a sink that writes there may depend on the older way, which needs no mode."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # when a query is stopped while its Python source works, Spark looks through the error with a pattern that needs a
 # stack frame for each letter
@@ -49,7 +53,7 @@ _SETTINGS = {
     # by default a timestamp is written in a form that only Spark reads back with its time zone
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # all but Kafka's own: its older way of writing does not say how many records there were
-    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
+    _OLD_WAY: "avro,csv,json,orc,parquet,text",
     # a batch writes few small files, and a rename publishes them
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -65,16 +69,17 @@ def start_session(
     jars: Sequence[Path] = (),
     log: Path | None = None,
 ) -> SparkSession:
-    """`jars` are those of the channels, and of what else the pipeline needs. `log` is where Spark's own log goes;
-    its errors go to standard error where it is not given."""
+    """`jars` are those of the channels; connectors that are at hand come on top (`connectors.py`). `log` is where
+    Spark's own log goes; its errors go to standard error where it is not given."""
     check_java()
     _check_master(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**_SETTINGS, _JAVA_OPTIONS: f"{_DEEP_STACK} {_logging(log)}", **(settings or {})}.items():
         builder = builder.config(key, value)
-    if jars:
-        builder = builder.config("spark.jars", ",".join(jar.absolute().as_uri() for jar in jars))
+    all_jars = jars_of_session(jars, settings or {}, spark_defaults())
+    if all_jars:
+        builder = builder.config("spark.jars", ",".join(all_jars))
     if is_local(master) or _is_loopback(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark looks for another, and warns
         builder = builder.config("spark.driver.host", "localhost").config("spark.driver.bindAddress", "127.0.0.1")
