@@ -50,6 +50,7 @@ from elastream.engines.spark.query_failures import MOST_FAILURES, QueryFailures
 from elastream.engines.spark.query_watch import QueryWatch
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.same_folder import check_same_folder
+from elastream.engines.spark.source_folders import SourceFolders, paths_read, there_for
 from elastream.engines.spark.stages import Stages
 from elastream.engines.spark.state import RepartitionRefused, take_up_wanted
 from elastream.engines.spark.watermark_watch import WatermarkWatch
@@ -109,6 +110,7 @@ class SparkEngine:
         self._queries: dict[str, StepQuery] = {}
         self._failures = QueryFailures(self._workspace, self._queries, self._schemas)
         self._watch = QueryWatch(self._failures.look)
+        self._source_folders = SourceFolders(there_for(spark))
         self._meters = {step.name: StepMeter(step.name, batch_interval_s) for step in pipeline.steps}
         self._costs: dict[str, BatchCost] = {}
         self._marked_s = 0.0
@@ -157,6 +159,7 @@ class SparkEngine:
                 query.wait_until_begun()
             self._graph = self._present_graph()
             self._mark()
+            self._source_folders.look()
             self._watch.start()
         except BaseException:
             self.stop()
@@ -174,6 +177,7 @@ class SparkEngine:
             _log.info("stopping after the batches under way")
             self._watch.stop()
             self._failures.before_halt()
+            self._source_folders.look()
         self._before_halt()
         for name in reversed(self._graph.order):
             if name in self._queries:
@@ -199,7 +203,7 @@ class SparkEngine:
 
     def unsettled(self) -> tuple[str, ...]:
         """What did not work up to the end, a sentence each; for a pipeline that is halted."""
-        return self._failures.unsettled()
+        return (*self._failures.unsettled(), *self._source_folders.gone())
 
     # The port
 
@@ -268,7 +272,7 @@ class SparkEngine:
             readings=readings,
             at_s=time.time(),
             gaps=tuple(gaps),
-            notes=(*_late_notes(readings), *self._watermark_notes()),
+            notes=(*_late_notes(readings), *self._watermark_notes(), *self._source_folders.look()),
             batch_costs=dict(self._costs),
             nodes=nodes,
             placement=placement,
@@ -332,6 +336,8 @@ class SparkEngine:
         check_frame(step, frame)
         self._frames[step.name] = frame
         self._books.open(step, plan_reads(frame), output)
+        if step.kind is Kind.SOURCE:
+            self._source_folders.declare(step.name, paths_read(frame))
         if step.kind is not Kind.SINK:
             self._schemas[step.name] = without_marks(frame.schema)
             self._carried[step.name] = carried_delays(frame, output_mode=step.output_mode)
