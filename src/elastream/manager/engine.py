@@ -96,8 +96,8 @@ class Accounting(Protocol):
 
 
 @runtime_checkable
-class Alerting(Accounting, Protocol):
-    """An engine that looks at its steps by itself."""
+class Alerting(Protocol):
+    """An engine that looks at its steps by itself, and tells what it finds as `Accounting` does."""
 
     def wake_on_fault(self, wake: Callable[[], None]) -> None:
         """Call this from now on, from any thread, when `new_faults` has something to tell."""

@@ -113,8 +113,9 @@ class Run:
             engine.halt()
             accounts = engine.accounts()
             record_faults()
+            unsettled = tuple(engine.unsettled()) if isinstance(engine, Alerting) else ()
+            for sentence in unsettled:
+                record_event(Trouble(at_s=clock.now(), what=sentence))
             record_event(Accounted(at_s=clock.now(), accounts=accounts))
-        unsettled = tuple(engine.unsettled()) if isinstance(engine, Alerting) else ()
-        for sentence in unsettled:
-            record_event(Trouble(at_s=clock.now(), what=sentence))
-        return unsettled
+            return unsettled
+        return ()

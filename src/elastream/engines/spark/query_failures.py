@@ -61,15 +61,15 @@ class QueryFailures:
     def of(self, name: str) -> StepFailure | None:
         """Why the query of a step does not run now; None where it does."""
         query = self._queries[name]
+        start, batch = query.starts, query.batch_begun
         text = query.failure()
-        if text is None:
+        if text is None or start != query.starts:  # someone else has started it again meanwhile
             return None
         with self._lock:
             known = self._found.get(name)
-            if known is None or known.start != query.starts:
-                known = _Found(
-                    start=query.starts, batches=query.batches, at_s=time.time(), failure=self._failure(query, text)
-                )
+            if known is None or known.start < start:
+                failure = self._failure(query, text, batch)
+                known = _Found(start=start, batches=query.batches, at_s=time.time(), failure=failure)
                 self._found[name] = known
                 self._untold.append(known.failure.told)
             return known.failure
@@ -93,7 +93,7 @@ class QueryFailures:
             and not (found.failure.failure.late_worker and found.batches)  # it would have been well the next time
         )
 
-    def _failure(self, query: StepQuery, text: str) -> StepFailure:
+    def _failure(self, query: StepQuery, text: str, batch: int | None) -> StepFailure:
         name = query.step.name
         with contextlib.suppress(OSError):  # the disk may be full, which is then why it failed
             (self._workspace.folder / f"{name}.error.txt").write_text(text, encoding="utf-8")
@@ -101,10 +101,10 @@ class QueryFailures:
         return StepFailure(
             operator=name,
             failure=found,
-            batch=query.batch_begun,
+            batch=batch,
             before=query.failures,
             most=MOST_FAILURES,
-            input=None if found.late_worker or query.batch_begun is None else self._input(query, found.reason),
+            input=None if found.late_worker or batch is None else self._input(query, found.reason),
         )
 
     def _input(self, query: StepQuery, reason: str) -> str | None:
