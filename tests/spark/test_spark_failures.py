@@ -63,6 +63,7 @@ def test_an_operator_that_failed_is_started_again_and_loses_nothing(spark: Spark
         broken.unlink()
         snapshot = measure_until(running, "fragile failed and was started again")
         assert not snapshot.is_complete, "a window with a failure in it is not to be decided on"
+        assert "[USER_RAISED_EXCEPTION] a bad record" in snapshot.failing["fragile"]
         running.drain()
         assert running.kept("all")[:1] == [(-1,)], "what an earlier run kept stays"
         assert sorted(running.kept("all")[1:]) == numbers(20)
@@ -143,6 +144,7 @@ def test_one_that_works_again_is_no_failure_of_the_run(spark: SparkSession, tmp_
         broken.unlink()
         running.drain()
         running.wait_until(lambda: running.engine._queries["fragile"].batches > 0, "it has done a batch")
+        assert running.engine.measure().failing == {}
         running.engine.halt()
         assert running.engine.unsettled() == ()
 

@@ -34,6 +34,8 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     """What whoever runs the pipeline should know, though it spoils no measurement: records that were dropped as
     late, an idle input that holds a watermark back."""
+    failing: Mapping[str, str] = field(default_factory=dict)
+    """Operators and sources that do not work now, each with the reason in one line."""
     batch_costs: Mapping[str, BatchCost] = field(default_factory=dict)
     """For operators that work in micro-batches: what a batch and a record cost."""
     nodes: NodePool | None = None
@@ -99,6 +101,9 @@ class Snapshot:
         return 0.0 if self.nodes is None else self.nodes.largest_delay_s(self.placement.get(name, ()))
 
     def _check_plan(self) -> None:
+        for name in self.failing:
+            if name not in self.dataflow:
+                raise InvalidInput(f"failing: unknown operator {name!r}{nearest(name, self.dataflow.order)}")
         for name in self.batch_costs:
             if name not in self.dataflow:
                 raise InvalidInput(f"batch_costs: unknown operator {name!r}{nearest(name, self.dataflow.order)}")

@@ -263,6 +263,8 @@ class SparkEngine:
         python_share = self._python_share()
         readings = tuple(self._reading(name, window_s, arrived, python_share) for name in self._graph.order)
         self._learn()
+        failing = self._failures.failing()
+        gaps += [f"{name} does not work: {why}" for name, why in failing.items() if not _names(gaps, name)]
         gaps += [f"{name}: too few batches yet to know what one costs" for name in self._too_new()]
         nodes, placement = self._allocation.nodes()
         snapshot = Snapshot(
@@ -273,6 +275,7 @@ class SparkEngine:
             at_s=time.time(),
             gaps=tuple(gaps),
             notes=(*_late_notes(readings), *self._watermark_notes(), *self._source_folders.look()),
+            failing=self._source_folders.failing() | failing,
             batch_costs=dict(self._costs),
             nodes=nodes,
             placement=placement,
@@ -550,6 +553,11 @@ def _core_waits(spark: SparkSession) -> CoreWaits | None:
         return None
     jvm: Any = spark.sparkContext._jvm
     return CoreWaits(int(jvm.java.lang.ProcessHandle.current().pid()))
+
+
+def _names(gaps: Sequence[str], step: str) -> bool:
+    """Whether it was said that this step failed."""
+    return any(gap.startswith(f"{step} failed ") for gap in gaps)
 
 
 def _late_notes(readings: Sequence[Reading]) -> Iterator[str]:

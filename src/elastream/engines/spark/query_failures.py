@@ -74,6 +74,20 @@ class QueryFailures:
                 self._untold.append(known.failure.told)
             return known.failure
 
+    def failing(self) -> dict[str, str]:
+        """Steps that failed and have not worked since, with the reason: those that look well are forgotten."""
+        with self._lock:
+            found = dict(self._found)
+        well = [name for name, one in found.items() if self._is_well(self._queries[name], one)]
+        with self._lock:
+            for name in well:
+                if self._found.get(name) is found[name]:
+                    del self._found[name]
+        return {name: one.failure.failure.text for name, one in found.items() if name not in well}
+
+    def _is_well(self, query: StepQuery, found: _Found) -> bool:
+        return query.batches > found.batches or (query.starts > found.start and query.is_waiting())
+
     def trace(self, name: str) -> str:
         """Where all of it is."""
         return str(self._workspace.folder / f"{name}.error.txt")

@@ -43,12 +43,17 @@ class SourceFolders:
     def gone(self) -> tuple[str, ...]:
         """As found at the last look."""
         return tuple(
-            f"{step}: {path}, which it reads, is gone since {_time(self._gone_since_s[path])}; nothing can arrive "
-            "until it is back"
+            f"{step}: {text}; nothing can arrive until it is back" for step, text in self.failing().items()
+        )
+
+    def failing(self) -> dict[str, str]:
+        """The same by step."""
+        return {
+            step: f"{path}, which it reads, is gone since {_time(self._gone_since_s[path])}"
             for step, paths in self._paths.items()
             for path in paths
             if path in self._gone_since_s
-        )
+        }
 
 
 def paths_read(frame: DataFrame) -> list[str]:
