@@ -33,6 +33,7 @@ _LONGEST = (
     "test_decentralized_run",
     "test_hdfs",
     "test_cluster",
+    "test_run_failures",
     "test_run_command",
     "test_exactly_once_kafka",
     "test_spark_kafka",

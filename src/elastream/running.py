@@ -14,7 +14,7 @@ from elastream.engines.registry import engine_kind, read_job
 from elastream.engines.spark.kind import Spark
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.session_conf import checked_conf, merged_packages, packages_of
-from elastream.errors import InvalidInput
+from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.engine import EngineKind
 from elastream.manager.events import Acted, Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
@@ -53,7 +53,8 @@ def run(
     what is needed to go on after the end.
 
     What is done is logged to `elastream.running`. `on_snapshot` and `on_event` are called with every window and
-    with what the manager does, by the thread that runs it.
+    with what the manager does, by the thread that runs it. ElastreamError is raised at the end of a run in
+    which a step failed and did not work again.
     """
     kind = _for_spark(engine_kind(engine, engine_options), conf, packages, arguments)
     job = read_job(engine, kind, Path(target) if isinstance(target, str) else target)
@@ -66,7 +67,7 @@ def run(
         _log_event(event)
         on_event(event)
 
-    Run(
+    unsettled = Run(
         job=job,
         policy=chosen,
         knobs=settled,
@@ -76,6 +77,8 @@ def run(
         on_snapshot=on_snapshot,
         on_event=log_and_tell,
     ).run()
+    if unsettled:
+        raise ElastreamError("; ".join(unsettled))
 
 
 def _for_spark(

@@ -210,6 +210,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         at_s=draw(st.floats(allow_nan=False, allow_infinity=False)),
         gaps=tuple(draw(st.lists(st.text(), max_size=2))),
         notes=tuple(draw(st.lists(st.text(), max_size=2))),
+        failing={name: draw(st.text()) for name in dataflow.order if draw(st.booleans())},
         executors=tuple(draw(executors(name)) for name in sorted(draw(st.sets(NAMES, max_size=2)))),
     )
 
@@ -241,6 +242,7 @@ def test_what_was_not_measured_is_left_out() -> None:
     assert "records_late" not in written["readings"][0]
     assert "gaps" not in written
     assert "notes" not in written
+    assert "failing" not in written
     assert "executors" not in written
 
 
@@ -472,6 +474,7 @@ KEYS = st.sampled_from(
         "at_s",
         "gaps",
         "notes",
+        "failing",
         "records_late",
         "flatmap",
         "count",

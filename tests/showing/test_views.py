@@ -172,6 +172,19 @@ class TestHealth:
         shown = of(a_window(*alike("map", instances=2), instances=3))
         assert (shown.health, shown.why) == (Health.UNKNOWN, "readings of 2 of 3 instances")
 
+    @pytest.mark.parametrize("name", ["source", "map"])
+    def test_what_fails_is_not_well_however_little_comes(self, name: str) -> None:
+        """A source whose topic does not exist has all of 0/s in."""
+        snapshot = snapshot_of(
+            edges=chain("source", "map"),
+            source_rates={"source": 0.0},
+            readings=[*alike("source", records_per_s=0), *alike("map", records_per_s=0, useful_share=0)],
+        )
+        failing = replace(snapshot, failing={name: "there is no such topic"})
+        assert of(snapshot, name).health is Health.OK
+        shown = of(failing, name)
+        assert (shown.health, shown.why) == (Health.BEHIND, "does not work: there is no such topic")
+
 
 def decided(number: int, *, at_s: float = 60.0, dry_run: bool = False) -> Decided:
     decision = Decision(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from running import Running, costing, kept, wait_until
+from running import PATIENCE_S, Running, costing, kept, wait_until
 
 from elastream.engines.spark import engine as engine_module
 from elastream.engines.spark.channels.files import FileChannel
@@ -61,6 +63,7 @@ def test_an_operator_that_failed_is_started_again_and_loses_nothing(spark: Spark
         broken.unlink()
         snapshot = measure_until(running, "fragile failed and was started again")
         assert not snapshot.is_complete, "a window with a failure in it is not to be decided on"
+        assert "[USER_RAISED_EXCEPTION] a bad record" in snapshot.failing["fragile"]
         running.drain()
         assert running.kept("all")[:1] == [(-1,)], "what an earlier run kept stays"
         assert sorted(running.kept("all")[1:]) == numbers(20)
@@ -70,7 +73,7 @@ def test_an_operator_that_failed_is_started_again_and_loses_nothing(spark: Spark
 def test_one_that_fails_again_and_again_ends_the_run_with_its_name(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "_MOST_FAILURES", 2)  # the pauses between them double
+    monkeypatch.setattr(engine_module, "MOST_FAILURES", 2)  # the pauses between them double
     pipeline = Pipeline("p")
     pipeline.feed("numbers", schema="id bigint")
 
@@ -86,7 +89,64 @@ def test_one_that_fails_again_and_again_ends_the_run_with_its_name(
         assert str(trace) in str(error.value)
         assert len(str(error.value).splitlines()) == 1
         assert "a bad record" in trace.read_text()
+        assert "[USER_RAISED_EXCEPTION] a bad record" in str(error.value), (
+            "the line that counts, not Spark's first"
+        )
+        assert "Python Proxy" not in str(error.value)
         assert running.workspace.channel("numbers").log.pending("hopeless") == 20, "nothing was lost"
+
+
+def test_a_record_that_raises_is_told_at_once_with_the_line_of_the_users_code(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def poisoned(bidder):  # type: ignore[no-untyped-def]
+        if bidder == 666:
+            raise ValueError(f"bidder {bidder} is poison")
+        return bidder
+
+    pipeline = Pipeline("p")
+    pipeline.feed("bids", schema="bidder bigint, price double")
+    check = F.udf(poisoned, "bigint")
+
+    @pipeline.operator(reads="bids")
+    def scored(bids: DataFrame) -> DataFrame:
+        return bids.select(check("bidder").alias("bidder"))
+
+    woken = threading.Event()
+    with Running(spark, pipeline, tmp_path) as running:
+        running.engine.wake_on_fault(woken.set)
+        running.put("bids", [(number, number / 2) for number in range(600, 700)])
+        assert woken.wait(PATIENCE_S), "without a measurement"
+        (told,) = running.engine.new_faults()
+        line = r"ValueError: bidder 666 is poison \(test_spark_failures\.py:\d+, in poisoned\)"
+        assert re.match(rf"scored: batch \d failed: {line}; ", told), told
+        assert "the record that it names, from bids: {bidder=666, price=333.0}" in told
+        assert running.engine.new_faults() == (), "told once"
+        running.engine.halt()
+        (never,) = running.engine.unsettled()
+        assert re.match(rf"scored (never worked in this run|has not worked since [\d:]+): {line} ", never), never
+    assert not [record for record in caplog.records if "Python Proxy" in record.getMessage()]
+
+
+def test_one_that_works_again_is_no_failure_of_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.touch()
+    pipeline = Pipeline("p")
+    pipeline.feed("numbers", schema="id bigint")
+
+    @pipeline.operator(reads="numbers")
+    def fragile(numbers: DataFrame) -> DataFrame:
+        return failing(numbers) if broken.exists() else numbers
+
+    with Running(spark, pipeline, tmp_path) as running:
+        running.put("numbers", numbers(20))
+        wait_until(lambda: running.engine._queries["fragile"].failure() is not None, "it has failed")
+        broken.unlink()
+        running.drain()
+        running.wait_until(lambda: running.engine._queries["fragile"].batches > 0, "it has done a batch")
+        assert running.engine.measure().failing == {}
+        running.engine.halt()
+        assert running.engine.unsettled() == ()
 
 
 def test_a_writer_is_held_back_by_its_reader_and_that_is_waiting(spark: SparkSession, tmp_path: Path) -> None:

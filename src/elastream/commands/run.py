@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,7 +74,7 @@ def run(
 
     A live table and a page while it runs, a recording of everything, a summary and a plot at the end. Ctrl-C ends
     it after the batches under way; started again with the same folder, it goes on where it stopped. Exits with 1
-    if the records of some operator do not add up.
+    if the records of some operator do not add up, or if one failed and did not work again until the end.
 
     What stands after `--` is for the pipeline file, which finds it in `sys.argv`: `elastream run job.py -- --most
     3`. Settings of Spark go into `--conf`, connectors from Maven into `--packages`; what is always the same stands
@@ -103,12 +103,12 @@ def run(
         managed, shown, summary, page if options.serve and can_serve() else None, err if as_json else out
     ) as watched:
         try:
-            watched.run()
+            unsettled = watched.run()
         except EngineFailed as error:
             raise ElastreamError(str(error)) from None
     nodes = spark.nodes if kind is spark else None
     _summarize(f"{job.name} on {_title(options.engine)}", job.name, summary, folder, nodes, as_json=as_json)
-    _conclude(summary.accounts, err if as_json else out)
+    _conclude(summary.accounts, unsettled, err if as_json else out)
 
 
 def _kind(engine: str, spark: Spark, settings: Mapping[str, str]) -> tuple[EngineKind, Mapping[str, str]]:
@@ -181,11 +181,14 @@ def _told(run: RunSummary, delays: str | None) -> dict[str, Any]:
     }
 
 
-def _conclude(accounts: Accounts | None, to: Console) -> None:
-    """The last lines: what was lost as late. A run whose records do not add up has failed."""
+def _conclude(accounts: Accounts | None, unsettled: Sequence[str], to: Console) -> None:
+    """The last lines: what was lost as late, what never worked. With that, or where records do not add up, the run
+    has failed."""
     for warning in accounts.warnings if accounts else ():
         to.print(Text(warning, style="bold yellow"), soft_wrap=True)
-    if accounts and accounts.differences:
+    for sentence in unsettled:
+        err.print(Text.assemble(("error:", "bold red"), f" {sentence}"), soft_wrap=True)
+    if unsettled or (accounts and accounts.differences):
         raise typer.Exit(1)
 
 

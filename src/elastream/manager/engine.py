@@ -3,13 +3,14 @@
 Engine       says its graph and its plan, measures, rescales: what the manager needs
 Clock        an engine that also has its own time, as a simulated one, is its own clock
 Accounting   an engine that also says at the end where every record went
+Alerting     an engine that also notices faults between two measurements, and says at the end what did not work
 Job          something that an engine can run: a pipeline that was read, and not started yet
 EngineKind   reads jobs: what `elastream run --engine NAME` names
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +97,17 @@ class Accounting(Protocol):
 
     def accounts(self) -> Accounts:
         """Where every record went; for a pipeline that is halted."""
+
+
+@runtime_checkable
+class Alerting(Protocol):
+    """An engine that looks at its steps by itself, and tells what it finds as `Accounting` does."""
+
+    def wake_on_fault(self, wake: Callable[[], None]) -> None:
+        """Call this from now on, from any thread, when `new_faults` has something to tell."""
+
+    def unsettled(self) -> Sequence[str]:
+        """What did not work up to the end, a sentence each; for a pipeline that is halted."""
 
 
 class Job(Protocol):

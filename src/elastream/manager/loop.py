@@ -66,6 +66,8 @@ class Manager:
     on_event: Callable[[Event], None] = _nothing
     inbox: Inbox | None = None
     """Where people ask for things; the clock is to be woken by it."""
+    on_wake: Callable[[], None] | None = None
+    """What else to do when the clock was woken, where something other than the inbox may wake it."""
     state: ManagerState = field(init=False)
     _watched_until_s: float = field(init=False)
     """By the steady clock: up to here time has been counted."""
@@ -98,15 +100,18 @@ class Manager:
     def _rest(self, seconds: float, stopped: Callable[[], bool]) -> bool:
         """Wait so long, and do meanwhile what people ask for; False where that was an action, which begins a
         window of its own."""
-        if self.inbox is None:
+        if self.inbox is None and self.on_wake is None:
             self.clock.wait(seconds)
             return True
         ends_s, left_s = self.clock.steady() + seconds, seconds
         while left_s > _ROUNDING * seconds and not stopped():
             self.clock.wait(left_s)
-            self._renew()
-            if self._obey(self.inbox):
-                return False
+            if self.on_wake is not None:
+                self.on_wake()
+            if self.inbox is not None:
+                self._renew()
+                if self._obey(self.inbox):
+                    return False
             left_s = ends_s - self.clock.steady()
         return True
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elastream.errors import ElastreamError
-from elastream.manager.engine import ENGINE_CALLS, Accounting, Clock, Engine, Job, check_calls
+from elastream.manager.engine import ENGINE_CALLS, Accounting, Alerting, Clock, Engine, Job, check_calls
 from elastream.manager.events import Accounted, Event, Trouble, event_to_json
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
@@ -55,9 +55,10 @@ class Run:
     """`stop` ends the run; real time passes by it, where the engine has no time of its own."""
     inbox: Inbox | None = None
 
-    def run(self) -> None:
+    def run(self) -> tuple[str, ...]:
         """Until the time is up or someone stops it; afterwards it can be started again where it stopped.
 
+        Returns what did not work up to the end, a sentence each: where there is any, the run has failed.
         In the main thread, which alone can see to that, Ctrl-C and SIGTERM end it after what is under way.
         """
         in_main_thread = threading.current_thread() is threading.main_thread()
@@ -74,9 +75,9 @@ class Run:
             check_calls(f"engine {self.header.engine}", engine, ENGINE_CALLS)
             recording.begin(self.header)
             _log.info("running")
-            self._managed(engine, store, recording)
+            return self._managed(engine, store, recording)
 
-    def _managed(self, engine: Engine, store: Store, recording: RecordingWriter) -> None:
+    def _managed(self, engine: Engine, store: Store, recording: RecordingWriter) -> tuple[str, ...]:
         clock: Clock = engine if isinstance(engine, Clock) else self.clock
 
         def record_event(event: Event) -> None:
@@ -101,7 +102,10 @@ class Run:
             on_snapshot=record_snapshot,
             on_event=record_event,
             inbox=self.inbox,
+            on_wake=record_faults if isinstance(engine, Alerting) else None,
         )
+        if isinstance(engine, Alerting):
+            engine.wake_on_fault(self.clock.wake)
         record_faults()
         lasts_s = math.inf if self.duration_s is None else self.duration_s
         manager.run(until_s=clock.now() + lasts_s, stopped=self.clock.stopped.is_set)
@@ -109,4 +113,9 @@ class Run:
             engine.halt()
             accounts = engine.accounts()
             record_faults()
+            unsettled = tuple(engine.unsettled()) if isinstance(engine, Alerting) else ()
+            for sentence in unsettled:
+                record_event(Trouble(at_s=clock.now(), what=sentence))
             record_event(Accounted(at_s=clock.now(), accounts=accounts))
+            return unsettled
+        return ()

@@ -28,7 +28,8 @@ from elastream.texts import check_shown
 VERSION = 4
 """Of the format; higher once a reader of this one could no longer make sense of it. Since version 2 a snapshot may
 have executors, a key that readers of version 1 refuse; since version 3 notes and late records, and a recording the
-accounts of a run; since version 4 a reading may be of several instances together, with the spread of its tasks."""
+accounts of a run; since version 4 a reading may be of several instances together, with the spread of its tasks,
+and a snapshot names those that fail."""
 _HEADER = "recording"
 
 

@@ -36,6 +36,8 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     """What whoever runs the pipeline should know, though it spoils no measurement: records that were dropped as
     late, an idle input that holds a watermark back."""
+    failing: Mapping[str, str] = field(default_factory=dict)
+    """Operators and sources that do not work now, each with the reason in one line."""
     batch_costs: Mapping[str, BatchCost] = field(default_factory=dict)
     """For operators that work in micro-batches: what a batch and a record cost."""
     nodes: NodePool | None = None
@@ -106,7 +108,7 @@ class Snapshot:
         return 0.0 if self.nodes is None else self.nodes.largest_delay_s(self.placement.get(name, ()))
 
     def _check_plan(self) -> None:
-        for field_name in ("batch_costs", "unknown"):
+        for field_name in ("batch_costs", "unknown", "failing"):
             for name in getattr(self, field_name):
                 if name not in self.dataflow:
                     hint = nearest(name, self.dataflow.order)

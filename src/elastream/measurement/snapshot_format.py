@@ -101,6 +101,7 @@ class SnapshotEntry(Strict):
     gaps: list[str] = Field(default_factory=list)
     unknown: dict[str, str] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
+    failing: dict[str, str] = Field(default_factory=dict)
     batch_costs: dict[str, BatchCostEntry] = Field(default_factory=dict)
     nodes: NodePoolEntry | None = None
     placement: dict[str, list[str]] = Field(default_factory=dict)
@@ -126,6 +127,7 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
             gaps=tuple(entry.gaps),
             unknown=entry.unknown,
             notes=tuple(entry.notes),
+            failing=entry.failing,
             batch_costs={name: BatchCost(**cost.model_dump()) for name, cost in entry.batch_costs.items()},
             nodes=None if entry.nodes is None else entry.nodes.pool(),
             placement={name: tuple(nodes) for name, nodes in entry.placement.items()},
@@ -146,6 +148,7 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
         **({"gaps": list(snapshot.gaps)} if snapshot.gaps else {}),
         **({"unknown": dict(snapshot.unknown)} if snapshot.unknown else {}),
         **({"notes": list(snapshot.notes)} if snapshot.notes else {}),
+        **({"failing": dict(snapshot.failing)} if snapshot.failing else {}),
         **({"batch_costs": costs} if costs else {}),
         **({"nodes": _nodes_json(snapshot.nodes)} if snapshot.nodes is not None else {}),
         **({"placement": {n: list(on) for n, on in snapshot.placement.items()}} if snapshot.placement else {}),

@@ -1,6 +1,6 @@
 """How an operator does, in one word and the reason for it.
 
-behind    it does not keep up: records that it should have processed wait for it
+behind    it does not keep up: records that it should have processed wait for it; or it does not work at all
 strained  it keeps up, but with little room, or something holds it back
 ok        neither; an operator that gets too little because others fall behind is not the one to look at
 unknown   it was not measured, or only in part
@@ -21,6 +21,8 @@ _SHORT = 0.95  # a smaller share of what it must process is not the edge of a wi
 
 
 def health(snapshot: Snapshot, name: str) -> tuple[Health, str]:
+    if name in snapshot.failing:
+        return Health.BEHIND, f"does not work: {snapshot.failing[name]}"
     if snapshot.dataflow[name].source:
         return _of_source(snapshot, name)
     rates = snapshot.measurements.get(name)

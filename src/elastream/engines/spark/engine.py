@@ -45,8 +45,11 @@ from elastream.engines.spark.on_nodes import on_nodes as placed_on
 from elastream.engines.spark.pipeline import Kind, Pipeline, PipelineStep, check_bounds
 from elastream.engines.spark.plan_reads import plan_reads
 from elastream.engines.spark.query import StepQuery
+from elastream.engines.spark.query_failures import MOST_FAILURES, QueryFailures
+from elastream.engines.spark.query_watch import QueryWatch
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.same_folder import check_same_folder
+from elastream.engines.spark.source_folders import SourceFolders, paths_read, there_for
 from elastream.engines.spark.stages import Stages
 from elastream.engines.spark.state import RepartitionRefused, take_up_wanted
 from elastream.engines.spark.watermark_watch import WatermarkWatch
@@ -58,9 +61,6 @@ from elastream.measurement import Reading, Snapshot
 from elastream.measurement.accounts import Accounts, drops_text
 from elastream.measurement.batch_cost import BatchCost
 from elastream.nodes.places import NoNodeLeftError
-
-_MOST_FAILURES = 4  # of a query in a row; after as many the run ends
-
 
 _log = logging.getLogger(__name__)
 
@@ -109,6 +109,9 @@ class SparkEngine:
         self._event_time = EventTimes()
         self._watermarks: dict[str, WatermarkWatch] = {}
         self._queries: dict[str, StepQuery] = {}
+        self._failures = QueryFailures(self._workspace, self._queries, self._schemas)
+        self._watch = QueryWatch(self._failures.look)
+        self._source_folders = SourceFolders(there_for(spark))
         self._meters = {step.name: StepMeter(step.name, batch_interval_s) for step in pipeline.steps}
         self._costs: dict[str, BatchCost] = {}
         self._marked_s = 0.0
@@ -157,6 +160,8 @@ class SparkEngine:
                 query.wait_until_begun()
             self._graph = self._present_graph()
             self._mark()
+            self._source_folders.look()
+            self._watch.start()
         except BaseException:
             self.stop()
             raise
@@ -171,6 +176,9 @@ class SparkEngine:
         """Stop every query right after a batch, those at the end of the pipeline first."""
         if not self.halted:
             _log.info("stopping after the batches under way", extra=TAKES_TIME)
+            self._watch.stop()
+            self._failures.before_halt()
+            self._source_folders.look()
         self._before_halt()
         for name in reversed(self._graph.order):
             if name in self._queries:
@@ -186,9 +194,17 @@ class SparkEngine:
         return self._books.accounts()
 
     def new_faults(self) -> tuple[str, ...]:
-        """Since the last call: slots that the plan lacked at the start, batches that read another input."""
+        """Since the last call: slots that the plan lacked at the start, steps that failed, batches that read
+        another input."""
         lacked, self._lacked_at_start = self._lacked_at_start, ()
-        return (*lacked, *self._books.new_faults())
+        return (*lacked, *self._failures.take(), *self._books.new_faults())
+
+    def wake_on_fault(self, wake: Callable[[], None]) -> None:
+        self._watch.tell(wake)
+
+    def unsettled(self) -> tuple[str, ...]:
+        """What did not work up to the end, a sentence each; for a pipeline that is halted."""
+        return (*self._failures.unsettled(), *self._source_folders.gone())
 
     # The port
 
@@ -248,6 +264,9 @@ class SparkEngine:
         python_share = self._python_share()
         readings = tuple(self._reading(name, window_s, arrived, python_share) for name in self._graph.order)
         self._learn()
+        failing = self._failures.failing()
+        unknown = dict.fromkeys(self._too_new(), "too few batches yet to know what one costs")
+        unknown |= {name: f"it does not work: {why}" for name, why in failing.items()}
         nodes, placement = self._allocation.nodes()
         snapshot = Snapshot(
             dataflow=self._graph,
@@ -256,8 +275,9 @@ class SparkEngine:
             readings=readings,
             at_s=time.time(),
             gaps=tuple(gaps),
-            unknown=dict.fromkeys(self._too_new(), "too few batches yet to know what one costs"),
-            notes=(*_late_notes(readings), *self._watermark_notes()),
+            unknown={name: why for name, why in unknown.items() if name in self._graph.scalable},
+            notes=(*_late_notes(readings), *self._watermark_notes(), *self._source_folders.look()),
+            failing=self._source_folders.failing() | failing,
             batch_costs=dict(self._costs),
             nodes=nodes,
             placement=placement,
@@ -321,6 +341,8 @@ class SparkEngine:
         check_frame(step, frame)
         self._frames[step.name] = frame
         self._books.open(step, plan_reads(frame), output)
+        if step.kind is Kind.SOURCE:
+            self._source_folders.declare(step.name, paths_read(frame))
         if step.kind is not Kind.SINK:
             self._schemas[step.name] = without_marks(frame.schema)
             self._carried[step.name] = carried_delays(frame, output_mode=step.output_mode)
@@ -474,21 +496,15 @@ class SparkEngine:
         """Start queries again that failed; what failed, as text. One that fails again and again ends the run."""
         failed = []
         for name, query in self._queries.items():
-            error = query.failure()
-            if error is None:
+            found = self._failures.of(name)
+            if found is None:
                 continue
-            trace = self._workspace.folder / f"{name}.error.txt"
-            with contextlib.suppress(OSError):  # the disk may be full, which is then why it failed
-                trace.write_text(error, encoding="utf-8")
-            line = _first_line(error)
-            if query.failures >= _MOST_FAILURES:
-                raise EngineFailed(
-                    f"{name!r} failed {query.failures + 1} times, the last time with: {line} (all of it: {trace})"
-                )
+            if query.failures >= MOST_FAILURES:
+                raise EngineFailed(f"{found.last} (all of it: {self._failures.trace(name)})")
             time.sleep(min(30.0, 2.0**query.failures))
             query.failures += 1
             query.start()
-            failed.append(f"{name} failed and was started again: {line}")
+            failed.append(f"{name} failed and was started again: {found.failure.text}")
         return failed
 
     def _reading(self, name: str, window_s: float, arrived: Mapping[str, int], python_share: float) -> Reading:
@@ -539,6 +555,7 @@ def _core_waits(spark: SparkSession) -> CoreWaits | None:
         return None
     jvm: Any = spark.sparkContext._jvm
     return CoreWaits(int(jvm.java.lang.ProcessHandle.current().pid()))
+
 
 
 def _late_notes(readings: Sequence[Reading]) -> Iterator[str]:

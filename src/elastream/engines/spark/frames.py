@@ -11,6 +11,10 @@ from elastream.engines.spark.logical_plan import stateful_nodes
 from elastream.engines.spark.pipeline import Kind, PipelineStep
 from elastream.errors import InvalidInput
 
+NO_KAFKA = "KAFKA_DATA_SOURCE_NOT_ENABLED"
+"""What Spark says where its connector for Kafka is not there."""
+GET_KAFKA = "Spark's connector for it is not there; `elastream kafka fetch` brings it, once"
+
 
 def frame_of(step: PipelineStep, *given: Any) -> DataFrame:
     """What the function of a source gives for the session, or that of an operator for its inputs."""
@@ -28,6 +32,8 @@ def frame_of(step: PipelineStep, *given: Any) -> DataFrame:
 def refused_by_spark(step: PipelineStep, error: AnalysisException) -> InvalidInput:
     """In Spark's own words, without its plan."""
     said = str(error).strip().split("\n", 1)[0]
+    if NO_KAFKA in said:
+        return InvalidInput(f"{step.name!r} uses Kafka: {GET_KAFKA}")
     if "watermark" in said:
         said += (
             " Declare a watermark in this function: what a join, or an operator with output_mode='update', puts "

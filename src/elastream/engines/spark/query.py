@@ -89,6 +89,14 @@ class StepQuery:
         self._channel_bound = channel_bound
         self.failures = 0
         """In a row, without a batch between them."""
+        self.starts = 0
+        """How often it was started."""
+        self.batches = 0
+        """That were done since the run began."""
+        self.batch_begun: int | None = None
+        """The newest since it was started."""
+        self._beginning = threading.Event()
+        """Meanwhile one query has ended and the next is not there: who looks must not call that a failure."""
         self._query: StreamingQuery | None = None
         self._ended_progress: list[StreamingQueryProgress] = []
         """Of queries that another one has followed, until someone has taken it in."""
@@ -141,6 +149,8 @@ class StepQuery:
         return self.step.state_partitions if wanted is None else wanted.partitions
 
     def start(self) -> None:
+        self._beginning.set()
+        self.starts += 1
         try:
             if self.step.state_partitions is not None:
                 self._settle_state()
@@ -148,11 +158,13 @@ class StepQuery:
         except ElastreamError as error:
             self._not_started = str(error)
             raise
+        finally:
+            self._beginning.clear()
         self._not_started = None
 
     def _begin(self, *, once: bool = False) -> None:
         self._stopping.clear()
-        self._batch_ended = self._not_written = None
+        self._batch_ended = self._not_written = self.batch_begun = None
         frame = self._build()
         if self.step.state_partitions is not None:
             frame = frame.coalesce(self.parallelism)
@@ -236,6 +248,8 @@ class StepQuery:
 
     def failure(self) -> str | None:
         """What a query that ended by itself, or could not be started, died of; the first line says most."""
+        if self._beginning.is_set():
+            return None
         if self._not_started is not None:
             return self._not_started
         if self._query is None or self._query.isActive or self._stopping.is_set():
@@ -243,6 +257,11 @@ class StepQuery:
         error = self._query.exception()
         told = "it ended without an error" if error is None else str(error)
         return told if self._not_written is None else f"{self._not_written}\n{told}"
+
+    def is_waiting(self) -> bool:
+        """Whether it runs, and has nothing to do: its sources were asked, and answered."""
+        query = self._query
+        return query is not None and query.isActive and query.status["message"].startswith("Waiting")
 
     def rescale(self, parallelism: int, state_partitions: int | None = None) -> None:
         """To so many instances, and where given to as many partitions of the state."""
@@ -307,6 +326,7 @@ class StepQuery:
     def _write(self, frame: DataFrame, batch: int) -> None:
         self._batch_running.set()
         watermarks = self._watermarks
+        self.batch_begun = batch
         try:
             if watermarks is not None:
                 watermarks.batch_begins(batch)
@@ -318,6 +338,7 @@ class StepQuery:
             self.written[batch] = Written(records=records, held_back_s=held_back_s)
             self._batch_ended = batch
             self.failures = 0
+            self.batches += 1
             self._size_batches(time.monotonic() - began)
         except ElastreamError as error:
             self._not_written = str(error)

@@ -30,7 +30,8 @@ from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_o
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.ports import check_answers
-from elastream.engines.spark.session import start_session
+from elastream.engines.spark.reading_files import types_without_session, unreadable
+from elastream.engines.spark.session import AS_IN_PLAIN_SPARK, start_session
 from elastream.engines.spark.session_conf import merged_packages
 from elastream.engines.spark.workspace import Workspace, check_unused
 from elastream.errors import ElastreamError, InvalidInput
@@ -65,12 +66,14 @@ def read_pipeline(path: Path, arguments: Sequence[str] = ()) -> PipelineFile:
     # Spark's Python workers do not find the file: what they are to run of it is sent to them
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
-        with importing_from(path.parent.absolute()), _called_with(path, arguments):
+        with (
+            importing_from(path.parent.absolute()),
+            _called_with(path, arguments),
+            types_without_session(),
+        ):
             spec.loader.exec_module(module)
-    except InvalidInput as error:
-        raise error.at(str(path)) from None
     except Exception as error:
-        raise InvalidInput(f"{path}: {type(error).__name__}: {error}") from error
+        raise unreadable(path, error) from (None if isinstance(error, InvalidInput) else error)
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if len(found) != 1:
         raise InvalidInput(f"{path}: one Pipeline was expected at the top of the file, found {len(found)}")
@@ -180,7 +183,7 @@ class SparkJob:
             spark = start_session(
                 self.name,
                 master=master,
-                settings=self._settings(),
+                settings={**({} if self.channels.name == "kafka" else AS_IN_PLAIN_SPARK), **self._settings()},
                 jars=self.channels.jars(),
                 conf={**self.file.pipeline.conf, **self.options.conf},
                 packages=merged_packages(self.file.pipeline.packages, self.options.packages),

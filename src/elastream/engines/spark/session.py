@@ -14,16 +14,23 @@ from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.files_source import FileChannelSource
 from elastream.engines.spark.channels.kafka_source import KafkaChannelSource
+from elastream.engines.spark.connectors import jars_of_session, spark_defaults
 from elastream.engines.spark.executors import is_local
 from elastream.engines.spark.jars import REPOSITORY_VARIABLE
 from elastream.engines.spark.java import check_java
 from elastream.engines.spark.ports import check_answers
+from elastream.engines.spark.quiet import quiet_loggers, workers_print_to
 from elastream.engines.spark.session_conf import JARS, JAVA_OPTIONS, PACKAGES, joined
 from elastream.errors import ElastreamError
 
+_OLD_WAY = "spark.sql.sources.useV1SourceList"
+AS_IN_PLAIN_SPARK = {_OLD_WAY: "avro,csv,json,kafka,orc,parquet,text"}
+"""Where no channel is in Kafka: a sink that writes there may depend on the older way, which needs no mode."""
 # when a query is stopped while its Python source works, Spark looks through the error with a pattern that needs a
 # stack frame for each letter
 _DEEP_STACK = "-Xss16m"
+WORKERS_LOG = "workers.log"
+"""Beside Spark's own log: what Python workers print that run on this machine."""
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
@@ -48,7 +55,7 @@ _SETTINGS = {
     # by default a timestamp is written in a form that only Spark reads back with its time zone
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # all but Kafka's own: its older way of writing does not say how many records there were
-    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
+    _OLD_WAY: "avro,csv,json,orc,parquet,text",
     # a batch writes few small files, and a rename publishes them
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -66,9 +73,9 @@ def start_session(
     packages: Sequence[str] = (),
     log: Path | None = None,
 ) -> SparkSession:
-    """`jars` are those of the channels, and of what else the pipeline needs. `conf` and `packages` are what users
-    ask for, see `session_conf.py`. `log` is where Spark's own log goes; its errors go to standard error where it
-    is not given."""
+    """`jars` are those of the channels; connectors that are at hand come on top (`connectors.py`). `conf` and
+    `packages` are what users ask for, see `session_conf.py`. `log` is where Spark's own log goes; its errors go to
+    standard error where it is not given."""
     check_java()
     check_answers(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -78,13 +85,17 @@ def start_session(
         JAVA_OPTIONS: joined(
             f"{_DEEP_STACK} {_logging(log)}", given.get(JAVA_OPTIONS), asked.get(JAVA_OPTIONS), by=" "
         ),
-        JARS: joined(*(jar.absolute().as_uri() for jar in jars), asked.get(JARS)),
         PACKAGES: joined(*packages, asked.get(PACKAGES)),
     }
+    named = {**given, **asked, **({PACKAGES: added[PACKAGES]} if added[PACKAGES] else {})}
+    added[JARS] = joined(*jars_of_session(jars, named, spark_defaults()))
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**given, **asked, **{key: text for key, text in added.items() if text}}.items():
         builder = builder.config(key, value)
+    quiet_loggers()
     session = _started(builder, added[PACKAGES])
+    if log is not None:
+        workers_print_to(session, log.with_name(WORKERS_LOG))
     for source in (FileChannelSource, KafkaChannelSource):
         session.dataSource.register(source)
     return session

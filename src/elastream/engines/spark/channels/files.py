@@ -37,9 +37,10 @@ from elastream.engines.spark.channels.cuts import (
     in_parts,
     read_event_times,
 )
-from elastream.engines.spark.channels.files_source import FORMAT
+from elastream.engines.spark.channels.files_source import FORMAT, read_slice
 from elastream.engines.spark.channels.segments import Commit, Segment, SegmentLog, StreamPosition
 from elastream.engines.spark.channels.source import read_stream
+from elastream.engines.spark.channels.splits import splits
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.local_paths import for_spark
 from elastream.errors import ElastreamError
@@ -92,6 +93,14 @@ class FileChannel:
         for commit in self.log.commits(StreamPosition(), self.log.position(StreamPosition())):
             for segment in commit.segments:
                 yield pq.read_table(self.log.folder / segment.path, partitioning=None)
+
+    def between(
+        self, first: StreamPosition, last: StreamPosition, expected: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of a batch, without Spark."""
+        for part in splits(self.log.commits(first, last), first, last, 1):
+            for one in part:
+                yield from read_slice(self.log.folder, one, expected)
 
     def forget(self, readers: Sequence[str]) -> int:
         return self.log.forget(readers, self._delete)

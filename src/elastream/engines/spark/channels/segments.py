@@ -231,6 +231,11 @@ class SegmentLog:
         taken = found.pop("taken", found["record"])
         return StreamPosition(**found), int(taken)
 
+    def batch_of(self, reader: str) -> tuple[StreamPosition, StreamPosition]:
+        """From where to where the batch reads that the reader is at."""
+        done, taken = self._progress(reader)
+        return done, self.position(done, most_records=taken - done.record) if taken > done.record else done
+
     def in_batch(self, reader: str) -> int:
         """Records of the batch that the reader is at."""
         done, taken = self._progress(reader)
