@@ -1,0 +1,60 @@
+"""How far a forecast is trusted: by what it gained over the last value, as measured on its own past."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from elastream.forecast.history import Floats
+
+LEAST_JUDGED = 24
+"""Forecasts that must have come due before any is trusted."""
+_RECENT = 24  # forecasts, or as many as lie within two horizons: by these trust is lost
+_FROM, _UNTIL = 1.0, 3.0  # standard errors of the gain: not trusted, wholly trusted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """How good the forecasts for one horizon were, and what that is worth."""
+
+    horizon_s: float
+    judged: int = 0
+    """Forecasts that have come due."""
+    error: float = math.nan
+    """Of the forecasts, as a share of the rate: the mean of their absolute errors on a log scale."""
+    last_value_error: float = math.nan
+    """The same of the last value."""
+    share: float = 0.0
+    """Of the change that is forecast, how much is believed: with 0 the forecast is the last value."""
+
+
+def score(horizon_s: float, slots: int, forecast: Floats, happened: Floats) -> Score:
+    """Of changes that were forecast so many slots ahead against those that happened, oldest first."""
+    count = len(happened)
+    if count < LEAST_JUDGED:
+        return Score(horizon_s=horizon_s, judged=count)
+    errors, last_value_errors = np.abs(happened - forecast), np.abs(happened)
+    gains = last_value_errors - errors
+    earned = (_standard_errors(gains, slots) - _FROM) / (_UNTIL - _FROM)
+    lately = 2 + _standard_errors(gains[-max(_RECENT, 2 * slots) :], slots)
+    return Score(
+        horizon_s=horizon_s,
+        judged=count,
+        error=float(errors.mean()),
+        last_value_error=float(last_value_errors.mean()),
+        share=_share(earned) * _share(lately),
+    )
+
+
+def _standard_errors(gains: Floats, slots: int) -> float:
+    """The mean in units of its standard error; forecasts whose horizons overlap count as one."""
+    spread = float(gains.std())
+    if spread <= 1e-12:
+        return 0.0
+    return float(gains.mean()) / spread * math.sqrt(max(1.0, len(gains) / slots))
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
