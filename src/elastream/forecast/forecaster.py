@@ -1,15 +1,15 @@
 """The forecaster: what a source's rate will be, as a distribution, from what it was.
 
-A value: `observed` gives the next one, and nothing is changed in place. It keeps its history, a fit for each horizon, and
-what it forecast lately, so that it can be judged by what then happened.
+A value: `observed` gives the next one, and nothing is changed in place. It keeps its history, a fit for each
+horizon, and what it forecast lately, so that it can be judged by what then happened.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from elastream.forecast.trust import Score, score
 JUDGED = 1024
 """Slots back to which forecasts are kept, to be judged."""
 _REFIT = 32  # a fit is made anew when the history has grown by such a part of its length
-_NONE: tuple[Fit | None, ...] = (None,) * len(HORIZONS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +48,9 @@ class Forecast:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecaster:
     history: History = field(default_factory=History)
-    fits: tuple[Fit | None, ...] = _NONE
+    fits: tuple[Fit | None, ...] = (None,) * len(HORIZONS)
+    tried: tuple[float, ...] = (-math.inf,) * len(HORIZONS)
+    """The number of the slot at which each was last fitted, or too little was known to do so."""
     seasons: tuple[int, ...] = ()
     """In slots, the most telling first."""
     made: Floats = field(default_factory=lambda: np.empty((len(HORIZONS), 0)))
@@ -80,39 +81,39 @@ class Forecaster:
     def forecast(self, horizon_s: float) -> Forecast:
         """The rate so long after the newest one."""
         history = self.history
-        slots = max(horizon_s, 0.0) / (history.step_s or math.inf)
-        change = float(np.interp(slots, (0, *HORIZONS), (0.0, *self._changes)))
-        nearest = min(range(len(HORIZONS)), key=lambda index: abs(math.log(HORIZONS[index] / max(slots, 1))))
-        found = self.scores[nearest]
+        slots = min(max(horizon_s, 0.0) / (history.step_s or math.inf), HORIZONS[-1])
+        after = bisect_left(HORIZONS, slots)
+        from_slots, start = self._trusted(after - 1) if after else (0, 0.0)
+        to_slots, end = self._trusted(after)
+        change = start + (end - start) * (slots - from_slots) / (to_slots - from_slots)
+        nearest = after - (after > 0 and slots - HORIZONS[after - 1] < HORIZONS[after] - slots)
+        found = self.score(nearest)
         median = max(0.0, (history.last + history.offset) * math.exp(change) - history.offset)
         return Forecast(
             horizon_s=horizon_s,
             last=history.last,
-            median=history.last if change == 0 else median,
+            median=median if change else history.last,
             score=replace(found, horizon_s=horizon_s),
             offset=history.offset,
             residuals=self._residuals(nearest, found.share),
         )
 
-    @cached_property
+    @property
     def scores(self) -> tuple[Score, ...]:
         """Of each of the model's horizons."""
-        step_s = self.history.step_s or 0.0
-        return tuple(
-            score(horizon * step_s, horizon, *self._judged(index)) for index, horizon in enumerate(HORIZONS)
-        )
+        return tuple(map(self.score, range(len(HORIZONS))))
 
-    @cached_property
-    def _changes(self) -> tuple[float, ...]:
-        """On a log scale, as far as they are trusted."""
-        if not self.made.shape[1]:
-            return (0.0,) * len(HORIZONS)
-        history = self.history
-        changes = np.log(self.made[:, -1] + history.offset) - history.logs[-1]
-        return tuple(
-            float(change) * found.share if found.share else 0.0
-            for change, found in zip(changes, self.scores, strict=True)
-        )
+    def score(self, index: int) -> Score:
+        """Of one of the model's horizons, by its place among them."""
+        horizon = HORIZONS[index]
+        return score(horizon * (self.history.step_s or 0.0), horizon, *self._judged(index))
+
+    def _trusted(self, index: int) -> tuple[int, float]:
+        """The horizon in slots, and the change until then on a log scale, as far as it is trusted."""
+        made = self.made[index, -1] if self.made.shape[1] else math.nan
+        share = self.score(index).share if math.isfinite(made) else 0.0
+        offset = self.history.offset
+        return HORIZONS[index], share * math.log((made + offset) / (self.history.last + offset)) if share else 0.0
 
     def _judged(self, index: int) -> tuple[Floats, Floats]:
         """Of the forecasts that have come due: the changes that they said, and those that were."""
@@ -134,15 +135,14 @@ class Forecaster:
         """The horizon whose fit is the oldest is fitted anew, where that is due: at most one at a time."""
         if len(history) < LEAST_ROWS or history.newest == self.history.newest:
             return replace(self, history=history)
-        ages = [history.newest - fit.at if fit is not None else math.inf for fit in self.fits]
-        oldest = max(range(len(HORIZONS)), key=lambda index: ages[index])
-        if ages[oldest] < max(len(HORIZONS), len(history) // _REFIT):
+        oldest = min(range(len(HORIZONS)), key=self.tried.__getitem__)
+        if history.newest - self.tried[oldest] < max(len(HORIZONS), len(history) // _REFIT):
             return replace(self, history=history)
-        seasons = find_seasons(history.logs) if oldest == 0 or not self.seasons else self.seasons
-        basis = Basis(history.logs)
-        fit = fitted(basis, history.seen, HORIZONS[oldest], seasons, history.newest, self.fits[oldest])
+        seasons = self.seasons if oldest else find_seasons(history.logs, history.step_s or 1.0)
+        fit = fitted(Basis(history.logs), history.seen, HORIZONS[oldest], seasons, self.fits[oldest])
         fits = (*self.fits[:oldest], fit, *self.fits[oldest + 1 :])
-        return replace(self, history=history, fits=fits, seasons=seasons)
+        tried = (*self.tried[:oldest], history.newest, *self.tried[oldest + 1 :])
+        return replace(self, history=history, fits=fits, tried=tried, seasons=seasons)
 
     def _forecast(self, before: History) -> Forecaster:
         """With what it says now of each horizon; slots that were passed over have no forecast."""

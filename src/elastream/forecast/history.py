@@ -1,8 +1,8 @@
 """The rates of a source on a regular grid of time, made of what comes at any interval.
 
-A slot holds the mean of the rates that were seen in it. One in which none was seen is filled in, and marked as such:
-it may be looked back at, but nothing is learned from it and no forecast is judged by it. The width of a slot follows
-from the first intervals; it doubles when the memory is full, until that holds a week twice over.
+A slot holds the mean of the rates that were seen in it. One in which none was seen is filled in, and marked as
+such: it may be looked back at, but nothing is learned from it and no forecast is judged by it. The width of a slot
+follows from the first intervals; it doubles when the memory is full, until that holds a week twice over.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from elastream.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -92,7 +89,7 @@ class History:
             step_s=2 * (self.step_s or 1.0),
             first=(self.first + skip) // 2,
             rates=(rates * weights).sum(axis=1) / weights.sum(axis=1),
-            seen=seen.any(axis=1),
+            seen=np.asarray(seen.any(axis=1)),
             in_last=2,
         )
 
@@ -141,33 +138,3 @@ class History:
         if not 0 < like <= len(self) or missing < like / 8:
             return line
         return np.resize(self.rates[-like:], missing)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "step_s": self.step_s,
-            "first": self.first,
-            "rates": self.rates.tolist(),
-            "unseen": np.flatnonzero(~self.seen).tolist(),
-            "in_last": self.in_last,
-            "at_s": self.at_s if math.isfinite(self.at_s) else None,
-            "last": self.last,
-            "early": [list(one) for one in self.early],
-        }
-
-
-def history_from(data: dict[str, Any]) -> History:
-    rates = np.asarray(data["rates"], dtype=float)
-    seen = np.ones(len(rates), dtype=np.bool_)
-    seen[np.asarray(data["unseen"], dtype=int)] = False
-    if not (np.isfinite(rates).all() and (rates >= 0).all() and len(rates) <= MOST_SLOTS):
-        raise InvalidInput(f"rates: at most {MOST_SLOTS} finite numbers of at least 0 were expected")
-    return History(
-        step_s=data["step_s"],
-        first=data["first"],
-        rates=rates,
-        seen=seen,
-        in_last=data["in_last"],
-        at_s=-math.inf if data["at_s"] is None else data["at_s"],
-        last=data["last"],
-        early=tuple((at_s, rate) for at_s, rate in data["early"]),
-    )

@@ -1,13 +1,13 @@
 """By how much the rate will have changed, on a log scale: one robust ridge regression for each horizon.
 
-The features are changes, too, so that nothing depends on the level: how the rate changed up to now (lags), how far it is
-from its own moving averages, and for each season how it changed from this time on in earlier cycles, and how far it is
-from what is usual at this time.
+The features are changes, too, so that nothing depends on the level: how the rate changed up to now (lags), how far
+it is from its own moving averages, and for each season how it changed from this time on in earlier cycles, and how
+far it is from what is usual at this time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,9 +69,6 @@ class Fit:
     least: float
     most: float
     """The changes that it has seen, beyond which it does not go."""
-    at: int = 0
-    """The number of the slot that it was made at."""
-    outlier: float = field(default=0.0)
 
     def change(self, basis: Basis, horizon: int) -> float:
         newest = np.array([len(basis.logs) - 1])
@@ -79,9 +76,7 @@ class Fit:
         return min(max(found, self.least), self.most)
 
 
-def fitted(
-    basis: Basis, seen: Flags, horizon: int, seasons: tuple[int, ...], at: int, before: Fit | None
-) -> Fit | None:
+def fitted(basis: Basis, seen: Flags, horizon: int, seasons: tuple[int, ...], before: Fit | None) -> Fit | None:
     """The fit to what is known; None where that is too little."""
     usable = _usable(len(basis.logs), horizon, seasons)
     rows = _rows(seen, horizon, usable)
@@ -91,9 +86,7 @@ def fitted(
     changes = basis.logs[rows + horizon] - basis.logs[rows]
     start = before.weights if before is not None and before.seasons == usable else None
     weights = _robust_ridge(features, changes, _RIDGE * horizon, start)
-    return Fit(
-        seasons=usable, weights=weights, least=float(changes.min()), most=float(changes.max()), at=at
-    )
+    return Fit(seasons=usable, weights=weights, least=float(changes.min()), most=float(changes.max()))
 
 
 def _usable(slots: int, horizon: int, seasons: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,7 +12,8 @@ from elastream.forecast.history import Floats
 LEAST_JUDGED = 24
 """Forecasts that must have come due before any is trusted."""
 _RECENT = 24  # forecasts, or as many as lie within two horizons: by these trust is lost
-_FROM, _UNTIL = 1.0, 3.0  # standard errors of the gain: not trusted, wholly trusted
+_MEMORY = 384.0  # forecasts, after which a gain counts a third
+_FROM, _UNTIL = 1.0, 2.5  # standard errors of the gain: not trusted, wholly trusted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +51,13 @@ def score(horizon_s: float, slots: int, forecast: Floats, happened: Floats) -> S
 
 def _standard_errors(gains: Floats, slots: int) -> float:
     """The mean in units of its standard error; forecasts whose horizons overlap count as one."""
-    spread = float(gains.std())
+    weights = np.exp(np.arange(1 - len(gains), 1) / _MEMORY)
+    weights /= weights.sum()
+    mean = float(weights @ gains)
+    spread = math.sqrt(float(weights @ (gains - mean) ** 2))
     if spread <= 1e-12:
         return 0.0
-    return float(gains.mean()) / spread * math.sqrt(max(1.0, len(gains) / slots))
+    return mean / spread * math.sqrt(max(1.0, 1 / float(weights @ weights) / slots))
 
 
 def _share(value: float) -> float:
