@@ -69,7 +69,8 @@ class PeriodEntry(Strict):
     @model_validator(mode="after")
     def _when(self) -> PeriodEntry:
         if (self.every is None) == (self.date is None):
-            raise ValueError("either every or date must be given, found " + ("none" if self.date is None else "both"))
+            found = "none" if self.date is None else "both"
+            raise ValueError(f"either every or date must be given, found {found}")
         if self.at is not None and self.for_ is None:
             raise ValueError("for is missing: how long does it last from then on?")
         if not 0 < self.lasts_s <= _MOST_DAYS * 86_400:
