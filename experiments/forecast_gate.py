@@ -1,6 +1,6 @@
 """Is a forecast trusted no further than it has earned? On loads without a pattern, and when a season changes.
 
-The policy that sizes by a forecast is the reactive one wherever the forecast is the last value. So what it may lose
+A policy that sizes by a forecast is the reactive one wherever the forecast is the last value. So what it may lose
 on a load that cannot be forecast is what the forecast loses to the last value.
 """
 

@@ -15,6 +15,7 @@ from elastream.commands import advice, agents, report, serve, simulate
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
 from elastream.commands.decentralized import capacity, decentralized_app
+from elastream.commands.forecast import forecast
 from elastream.commands.kafka import kafka_app
 from elastream.commands.logs import show_log
 from elastream.commands.rules import rules_app
@@ -57,6 +58,7 @@ app.command(rich_help_panel=_RUN)(capacity)
 app.command(rich_help_panel=_ASK)(advice.evaluate)
 app.command(rich_help_panel=_ASK)(advice.plan)
 app.command(name="replay", rich_help_panel=_ASK)(advice.replay_command)
+app.command(rich_help_panel=_ASK)(forecast)
 app.command(rich_help_panel=_ASK)(advice.policies)
 app.command(rich_help_panel=_SHOW)(run_commands.show)
 app.command(rich_help_panel=_SHOW)(serve.serve)

@@ -74,8 +74,10 @@ class Calendar:
         """A rate that is forecast for `at_s`, with what is known of that time; `last` is the rate now."""
         now, then = self.events_at(now_s, source), self.events_at(at_s, source)
         change = _factor(then) / _factor(now)
-        if any(event.factor is not None for event in then):
-            forecast = max(forecast, last * change) if change > 1 else min(forecast, last * change)
+        if change > 1:
+            forecast = max(forecast, last * change)
+        elif change < 1 and _factor(then) < 1:  # the end of a rise is left to the forecast
+            forecast = min(forecast, last * change)
         return max([forecast, *(event.floor for event in then if event.floor is not None)])
 
     def _local(self, at_s: float) -> dt.datetime:

@@ -150,14 +150,12 @@ class Forecaster:
         basis = Basis(history.logs)
         made = np.full((len(HORIZONS), 1), np.nan)
         for index, fit in enumerate(self.fits):
-            if fit is not None and len(history) > LEAST_ROWS:
+            if fit is not None and fit.slots <= len(history):
                 change = fit.change(basis, HORIZONS[index])
                 made[index] = max(0.0, math.exp(history.logs[-1] + change) - history.offset)
         passed = history.newest - before.newest if len(before) else JUDGED
-        if passed < 0 or passed >= JUDGED:
-            return replace(self, made=made)
-        kept = self.made[:, : self.made.shape[1] - (passed == 0)]
-        unknown = np.full((len(HORIZONS), max(0, passed - 1)), np.nan)
+        kept = self.made[:, : max(0, self.made.shape[1] + min(passed, 1) - 1)]  # less where a clock was set back
+        unknown = np.full((len(HORIZONS), min(max(0, passed - 1), JUDGED)), np.nan)
         return replace(self, made=np.hstack((kept, unknown, made))[:, -JUDGED:])
 
     def _widened(self) -> Forecaster:

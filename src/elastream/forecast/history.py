@@ -20,7 +20,10 @@ Flags = NDArray[np.bool_]
 MOST_SLOTS = 8192
 LONGEST_S = 14 * 86_400.0
 """What the memory is to hold before its oldest slots go: two of the longest seasons that are looked for."""
+_MOST_S = 1e12  # thirty thousand years
+_MOST_RATE = 1e18
 _INTERVALS = 4  # from which the width of a slot is taken
+_SPARSE = 0.6  # of the slots
 _SMALLEST = 0.01  # of the mean rate: what is added before the logarithm, so that zeros have one
 _WIDTHS_S = tuple(
     width * scale for scale in (1.0, 60.0, 3600.0) for width in (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0)
@@ -65,7 +68,7 @@ class History:
 
     def observed(self, at_s: float, rate: float, like: int = 0) -> History:
         """With one more rate; what is no rate is passed over. `like` is the season by which a gap is filled in."""
-        if not (math.isfinite(at_s) and math.isfinite(rate) and rate >= 0):
+        if not (abs(at_s) < _MOST_S and 0 <= rate < _MOST_RATE):
             return self
         if self.step_s is None:
             return self._begun(at_s, rate)
@@ -95,9 +98,9 @@ class History:
 
     @property
     def is_to_be_widened(self) -> bool:
-        """Full, with less in it than it should hold; or the rates come less often than every other slot."""
+        """Full, with less in it than it should hold; or too many slots see no rate."""
         full = len(self) >= MOST_SLOTS and (self.step_s or 0.0) * MOST_SLOTS < LONGEST_S
-        return full or (len(self) >= 64 and not self.seen[-64:].mean() >= 0.4 and self.seen.mean() < 0.4)
+        return full or (len(self) >= 64 and max(self.seen[-64:].mean(), self.seen.mean()) < _SPARSE)
 
     def _begun(self, at_s: float, rate: float) -> History:
         early = (*(one for one in self.early if one[0] < at_s), (at_s, rate))

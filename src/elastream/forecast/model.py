@@ -70,6 +70,11 @@ class Fit:
     most: float
     """The changes that it has seen, beyond which it does not go."""
 
+    @property
+    def slots(self) -> int:
+        """How many a history must have to be looked at."""
+        return max(map(_first_row, self.seasons), default=len(_LAGS)) + 1
+
     def change(self, basis: Basis, horizon: int) -> float:
         newest = np.array([len(basis.logs) - 1])
         found = float((basis.features(newest, horizon, self.seasons) @ self.weights)[0])
@@ -91,15 +96,16 @@ def fitted(basis: Basis, seen: Flags, horizon: int, seasons: tuple[int, ...], be
 
 def _usable(slots: int, horizon: int, seasons: tuple[int, ...]) -> tuple[int, ...]:
     """Seasons of which enough was seen to learn how much they tell at this horizon."""
-    return tuple(s for s in seasons if slots - _first_row(horizon, s) - horizon >= max(LEAST_ROWS, s // 4))
+    return tuple(s for s in seasons if slots - _first_row(s) - horizon >= max(LEAST_ROWS, s // 4))
 
 
-def _first_row(horizon: int, season: int) -> int:
-    return max(len(_LAGS), season * -(-horizon // season) - horizon + 1, season + len(_USUAL_LAGS))
+def _first_row(season: int) -> int:
+    """The first slot that has all that its features look back at."""
+    return max(len(_LAGS), season + len(_USUAL_LAGS))
 
 
 def _rows(seen: Flags, horizon: int, seasons: tuple[int, ...]) -> Rows:
-    first = max((_first_row(horizon, season) for season in seasons), default=len(_LAGS))
+    first = max(map(_first_row, seasons), default=len(_LAGS))
     rows = np.arange(first, len(seen) - horizon)
     return rows[seen[rows] & seen[rows + horizon]][-_MOST_ROWS:]
 

@@ -21,6 +21,7 @@ _NEARLY = 0.8  # of the best correlation: then the shorter lag is the period
 _BETTER = 1.05  # times the correlation of the period: then a multiple tells more
 _CYCLES = 1.4  # of a period that must have been seen; twice as many of a multiple of it
 _DAY_S = 86_400.0
+_EXACT = 0.01  # of a day: as near a lag is expected to tell
 _ALIKE = 0.03  # of a period: as near another is the same, and one as near to whole days is that
 
 
@@ -57,7 +58,8 @@ def _at_scale(logs: Floats, scale: int, step_s: float) -> list[tuple[int, float]
     pairs = (len(logs) - np.arange(len(correlations))) / scale
     needed = np.maximum(_LEAST_CORRELATION, _SIGNIFICANT / np.sqrt(pairs))
     for days in (1, 7):
-        expected = slice(round((days - _ALIKE) * _DAY_S / step_s), round((days + _ALIKE) * _DAY_S / step_s) + 1)
+        day, near = days * _DAY_S / step_s, _EXACT * _DAY_S / step_s
+        expected = slice(round(day - near), round(day + near) + 1)
         needed[expected] *= _EXPECTED / _SIGNIFICANT
     peaks = _peaks(correlations, needed, scale, shortest)
     if not peaks:
