@@ -48,7 +48,7 @@ def forecast(
     The recorded rates are handed to the forecaster one by one, as a manager would do; nothing is looked ahead.
     *Error* is how far its forecasts were off, *last value* how far it is off to expect the present rate to stay.
     *Trusted* says how much of the expected change is believed: as much as it gained over the last value lately.
-    Where nothing was gained that is 0 %, and what is expected is the last value. Seasons (a day, a week, or others)
+    Where nothing was gained that is 0 %, and what is expected is the last value. Seasons (a day, a week, others)
     are found once they were seen almost one and a half times.
     """
     horizons_s = [_duration(text) for text in horizon or _HORIZONS]
