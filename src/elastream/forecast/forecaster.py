@@ -111,9 +111,10 @@ class Forecaster:
     def _trusted(self, index: int) -> tuple[int, float]:
         """The horizon in slots, and the change until then on a log scale, as far as it is trusted."""
         made = self.made[index, -1] if self.made.shape[1] else math.nan
-        share = self.score(index).share if math.isfinite(made) else 0.0
-        offset = self.history.offset
-        return HORIZONS[index], share * math.log((made + offset) / (self.history.last + offset)) if share else 0.0
+        found, offset = self.score(index), self.history.offset
+        if not (found.share and math.isfinite(made)):
+            return HORIZONS[index], 0.0
+        return HORIZONS[index], found.believed(math.log((made + offset) / (self.history.last + offset)))
 
     def _judged(self, index: int) -> tuple[Floats, Floats]:
         """Of the forecasts that have come due: the changes that they said, and those that were."""

@@ -9,10 +9,11 @@ import numpy as np
 
 from elastream.forecast.history import Floats
 
-LEAST_JUDGED = 24
-"""Forecasts that must have come due before any is trusted."""
+_LEAST_JUDGED = 24  # forecasts, or as many as lie within four horizons: before that none is trusted
 _RECENT = 24  # forecasts, or as many as lie within two horizons: by these trust is lost
 _MEMORY = 384.0  # forecasts, after which a gain counts a third
+_ORDINARY, _MARGIN = 0.99, 1.5  # of the changes that were forecast; times that is still believed
+_FEW = 3.0  # independent gains, of which the spread is not known well
 _FROM, _UNTIL = 1.0, 2.5  # standard errors of the gain: not trusted, wholly trusted
 
 
@@ -29,12 +30,17 @@ class Score:
     """The same of the last value."""
     share: float = 0.0
     """Of the change that is forecast, how much is believed: with 0 the forecast is the last value."""
+    most: float = 0.0
+    """The largest change on a log scale that is believed: hardly any that were judged are larger."""
+
+    def believed(self, change: float) -> float:
+        return self.share * min(max(change, -self.most), self.most)
 
 
 def score(horizon_s: float, slots: int, forecast: Floats, happened: Floats) -> Score:
     """Of changes that were forecast so many slots ahead against those that happened, oldest first."""
     count = len(happened)
-    if count < LEAST_JUDGED:
+    if count < max(_LEAST_JUDGED, 4 * slots):
         return Score(horizon_s=horizon_s, judged=count)
     errors, last_value_errors = np.abs(happened - forecast), np.abs(happened)
     gains = last_value_errors - errors
@@ -46,6 +52,7 @@ def score(horizon_s: float, slots: int, forecast: Floats, happened: Floats) -> S
         error=float(errors.mean()),
         last_value_error=float(last_value_errors.mean()),
         share=_share(earned) * _share(lately),
+        most=_MARGIN * float(np.quantile(np.abs(forecast), _ORDINARY)),
     )
 
 
@@ -57,7 +64,8 @@ def _standard_errors(gains: Floats, slots: int) -> float:
     spread = math.sqrt(float(weights @ (gains - mean) ** 2))
     if spread <= 1e-12:
         return 0.0
-    return mean / spread * math.sqrt(max(1.0, 1 / float(weights @ weights) / slots))
+    count = 1 / float(weights @ weights) / slots
+    return mean / spread * count / math.sqrt(count + _FEW)
 
 
 def _share(value: float) -> float:
