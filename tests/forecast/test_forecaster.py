@@ -167,6 +167,13 @@ def test_a_clock_that_is_set_back_takes_only_what_lies_ahead(four_days: Forecast
     assert len(four_days.observed(-DAY_S, 1000.0).history) == 1
 
 
+def test_a_clock_that_is_set_back_by_days_does_not_stop_the_fits(four_days: Forecaster) -> None:
+    rates = wave(4 * DAY)
+    back = four_days.warmed((row * ROW_S, float(rates[row])) for row in range(2 * DAY, 4 * DAY))
+    assert max(back.tried) <= back.history.newest
+    assert back.score(3).share == 1.0
+
+
 def test_the_interval_may_vary() -> None:
     random = np.random.default_rng(0)
     times_s = np.cumsum(random.uniform(40, 90, 700))
@@ -217,7 +224,7 @@ def test_whatever_comes_in_a_forecast_is_a_rate(
         found = forecaster.forecast(horizon_s)
         assert 0 <= found.median <= found.quantile(0.95) < math.inf
         assert len(forecaster.history) <= MOST_SLOTS
-        assert forecaster.made.shape[1] <= max(JUDGED, 1)
+        assert forecaster.made.shape[1] <= JUDGED
 
 
 # how it is kept

@@ -65,11 +65,10 @@ class Forecaster:
         history = self.history.observed(at_s, rate, max(self.seasons, default=0))
         if history is self.history:
             return self
-        if history.is_to_be_widened:
-            return replace(self, history=history)._widened()
         if not len(history):
             return replace(self, history=history)
-        return self._refitted(history)._forecast(self.history)
+        found = self._refitted(history)._forecast(self.history)
+        return found._widened() if history.is_to_be_widened else found
 
     def warmed(self, rates: Iterable[tuple[float, float]]) -> Forecaster:
         """With all of a recording: times and rates, in order."""
@@ -136,8 +135,9 @@ class Forecaster:
         """The horizon whose fit is the oldest is fitted anew, where that is due: at most one at a time."""
         if len(history) < LEAST_ROWS or history.newest == self.history.newest:
             return replace(self, history=history)
-        oldest = min(range(len(HORIZONS)), key=self.tried.__getitem__)
-        if history.newest - self.tried[oldest] < max(len(HORIZONS), len(history) // _REFIT):
+        ages = [abs(history.newest - at) for at in self.tried]  # of the future where a clock was set back
+        oldest = ages.index(max(ages))
+        if ages[oldest] < max(len(HORIZONS), len(history) // _REFIT):
             return replace(self, history=history)
         seasons = self.seasons if oldest else find_seasons(history.logs, history.step_s or 1.0)
         fit = fitted(Basis(history.logs), history.seen, HORIZONS[oldest], seasons, self.fits[oldest])
@@ -154,7 +154,7 @@ class Forecaster:
             if fit is not None and fit.slots <= len(history):
                 change = fit.change(basis, HORIZONS[index])
                 made[index] = max(0.0, math.exp(history.logs[-1] + change) - history.offset)
-        passed = history.newest - before.newest if len(before) else JUDGED
+        passed = history.newest - before.newest if len(before) else 1
         kept = self.made[:, : max(0, self.made.shape[1] + min(passed, 1) - 1)]  # less where a clock was set back
         unknown = np.full((len(HORIZONS), min(max(0, passed - 1), JUDGED)), np.nan)
         return replace(self, made=np.hstack((kept, unknown, made))[:, -JUDGED:])
