@@ -22,7 +22,9 @@ _BETTER = 1.05  # times the correlation of the period: then a multiple tells mor
 _CYCLES = 1.4  # of a period that must have been seen; twice as many of a multiple of it
 _DAY_S = 86_400.0
 _EXACT = 0.01  # of a day: as near a lag is expected to tell
-_ALIKE = 0.03  # of a period: as near another is the same, and one as near to whole days is that
+_ALIKE = 0.03  # of a day: a lag as near to whole days is that
+_FINER = 0.02  # of a period: by as much a finer scale may correct it
+_SAME = 0.06  # of a period: another as near is the same
 
 
 def find_seasons(logs: Floats, step_s: float) -> tuple[int, ...]:
@@ -31,8 +33,11 @@ def find_seasons(logs: Floats, step_s: float) -> tuple[int, ...]:
     for scale in _SCALES:
         for lag, correlation in _at_scale(logs, scale, step_s):
             period = _whole_days(lag, step_s) or lag
-            if not any(abs(other - period) <= max(1, _ALIKE * other) for other in found):
+            same = next((other for other in found if abs(other - period) <= max(1, _SAME * other)), None)
+            if same is None:
                 found[period] = correlation
+            elif abs(same - period) <= _FINER * same:  # what a finer scale tells is more exact
+                found[period] = found.pop(same)
     return tuple(sorted(found, key=lambda period: -found[period])[:_MOST])
 
 
@@ -78,7 +83,7 @@ def _peaks(correlations: Floats, needed: Floats, scale: int, shortest: int) -> l
     return [
         int(lag)
         for lag in telling
-        if correlations[lag] >= correlations[max(shortest, lag - scale) : lag + scale + 1].max()
+        if correlations[lag] >= correlations[max(1, lag - scale) : lag + scale + 1].max()
     ]
 
 
