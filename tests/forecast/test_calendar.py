@@ -7,6 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,6 +143,59 @@ def test_what_is_no_calendar_is_refused(text: str, message: str, tmp_path: Path)
     file.write_text(text)
     with pytest.raises(InvalidInput, match=rf"calendar\.yaml: .*{message}"):
         read_calendar(file)
+
+
+def read_or_refused(text: str) -> Calendar | str:
+    try:
+        return parse_calendar(text, "calendar.yaml")
+    except InvalidInput as error:
+        return str(error)
+
+
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 2000),
+    st.floats(),
+    st.dates(),
+    st.sampled_from(["day", "friday", "09:00", "30 min", "400 d", "UTC", "", "x"]),
+)
+VALUES = LEAVES | st.lists(LEAVES, max_size=2)
+KEYS = st.sampled_from(["name", "every", "date", "at", "for", "factor", "floor", "source", "x"])
+ENTRIES = st.dictionaries(KEYS, VALUES, max_size=6)
+GOOD = st.fixed_dictionaries(
+    {
+        "name": st.text("abc", min_size=1),
+        "at": st.times().map(lambda time: time.isoformat()),
+        "for": st.integers(1, 10**7),
+        "floor": st.floats(0, 1e6),
+    },
+    optional={"factor": st.floats(0.1, 9)},
+).flatmap(
+    lambda entry: st.one_of(
+        st.dates(dt.date(1970, 1, 1), dt.date(8000, 1, 1)).map(lambda date: entry | {"date": date}),
+        st.sampled_from(["day", "weekend", "monday"]).map(lambda every: entry | {"every": every}),
+    )
+)
+
+
+@given(st.lists(ENTRIES | GOOD, max_size=3), VALUES | st.lists(ENTRIES, max_size=2), st.floats(0, 1e11))
+def test_whatever_stands_in_a_file_is_read_or_refused(
+    events: list[dict[str, object]], excluded: object, time_s: float
+) -> None:
+    text = yaml.safe_dump({"events": events, **({} if excluded is None else {"excluded": excluded})})
+    match read_or_refused(text):
+        case Calendar() as calendar:
+            assert calendar.expected(1.0, last=1.0, source="s", now_s=time_s, at_s=time_s) >= 1.0
+            calendar.excluded_at(time_s)
+        case str(message):
+            assert message.startswith("calendar.yaml: ")
+
+
+@pytest.mark.parametrize("time_s", [-1.0, 1e18, float("nan")])
+def test_a_time_that_is_none_is_refused(calendar: Calendar, time_s: float) -> None:
+    with pytest.raises(InvalidInput, match="seconds since 1970"):
+        calendar.excluded_at(time_s)
 
 
 @given(st.floats(0, 4e9), st.floats(0, 1e6))

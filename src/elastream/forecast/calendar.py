@@ -14,6 +14,7 @@ from itertools import combinations, product
 from elastream.errors import InvalidInput
 
 _DAY = dt.timedelta(days=1)
+_LATEST_S = 2e11  # in the year 8307
 _A_MONDAY = dt.date(2024, 1, 1)
 _Interval = tuple[dt.datetime, dt.datetime]
 
@@ -81,10 +82,9 @@ class Calendar:
         return max([forecast, *(event.floor for event in then if event.floor is not None)])
 
     def _local(self, at_s: float) -> dt.datetime:
-        try:
-            return dt.datetime.fromtimestamp(at_s, self.timezone).replace(tzinfo=None)
-        except (OverflowError, ValueError, OSError):
-            raise InvalidInput(f"a calendar needs times since 1970 in seconds, found {at_s}") from None
+        if not 0 <= at_s <= _LATEST_S:
+            raise InvalidInput(f"a calendar needs seconds since 1970, found {at_s}")
+        return dt.datetime.fromtimestamp(at_s, self.timezone).replace(tzinfo=None)
 
 
 def _factor(events: Sequence[Event]) -> float:

@@ -45,7 +45,7 @@ def _time(value: Any) -> dt.time:
 def _weekdays(value: Any) -> tuple[int, ...]:
     names = value if isinstance(value, list) and value else [value]
     for name in names:
-        if name not in _DAYS:
+        if not isinstance(name, str) or name not in _DAYS:
             raise ValueError(f"a day was expected, found {shown(name)}{nearest(str(name), _DAYS)}")
     return tuple(sorted({day for name in names for day in _DAYS[name]}))
 
@@ -53,7 +53,7 @@ def _weekdays(value: Any) -> tuple[int, ...]:
 class PeriodEntry(Strict):
     name: str = Field(min_length=1)
     every: Annotated[Any, BeforeValidator(_weekdays)] = None
-    date: dt.date | None = None
+    date: dt.date | None = Field(default=None, ge=dt.date(1970, 1, 1), le=dt.date(8000, 1, 1))
     at: Annotated[dt.time, BeforeValidator(_time)] | None = None
     for_: Duration | None = Field(default=None, alias="for")
 
