@@ -85,8 +85,7 @@ class Forecaster:
         from_slots, start = self._trusted(after - 1) if after else (0, 0.0)
         to_slots, end = self._trusted(after)
         change = start + (end - start) * (slots - from_slots) / (to_slots - from_slots)
-        nearest = after - (after > 0 and slots - HORIZONS[after - 1] < HORIZONS[after] - slots)
-        found = self.score(nearest)
+        found = self.score(after)  # between two horizons the longer tells, which rather errs more
         median = max(0.0, (history.last + history.offset) * math.exp(change) - history.offset)
         return Forecast(
             horizon_s=horizon_s,
@@ -94,7 +93,7 @@ class Forecaster:
             median=median if change else history.last,
             score=replace(found, horizon_s=horizon_s),
             offset=history.offset,
-            residuals=self._residuals(nearest, found.share),
+            residuals=self._residuals(after, found.share),
         )
 
     @property
