@@ -15,6 +15,7 @@ from elastream.commands import advice, agents, doctor, new, report, serve, simul
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
 from elastream.commands.decentralized import capacity, decentralized_app
+from elastream.commands.forecast import forecast
 from elastream.commands.kafka import kafka_app
 from elastream.commands.logs import show_log
 from elastream.commands.pipeline_file import TakesArguments
@@ -60,6 +61,7 @@ app.command(rich_help_panel=_RUN, cls=TakesArguments)(capacity)
 app.command(rich_help_panel=_ASK)(advice.evaluate)
 app.command(rich_help_panel=_ASK)(advice.plan)
 app.command(name="replay", rich_help_panel=_ASK)(advice.replay_command)
+app.command(rich_help_panel=_ASK)(forecast)
 app.command(rich_help_panel=_ASK)(advice.policies)
 app.command(rich_help_panel=_SHOW, cls=TakesArguments)(run_commands.show)
 app.command(rich_help_panel=_SHOW)(serve.serve)

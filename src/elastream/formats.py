@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import reprlib
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -136,6 +137,29 @@ class _UniqueKeys(yaml.SafeLoader):
             if isinstance(key, str):
                 seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+class Lines:
+    """Where in a text of YAML its parts stand."""
+
+    def __init__(self, text: str) -> None:
+        self._root = yaml.compose(text, Loader=yaml.SafeLoader)
+
+    def of(self, path: Sequence[Any]) -> int | None:
+        """The line of a part; where it is not there, of the nearest part around it."""
+        node, line = self._root, None
+        for part in path:
+            match node:
+                case yaml.MappingNode():
+                    found = next(((k, v) for k, v in node.value if k.value == part), None)
+                case yaml.SequenceNode() if isinstance(part, int) and part < len(node.value):
+                    found = node.value[part], node.value[part]
+                case _:
+                    found = None
+            if found is None:
+                break
+            line, node = found[0].start_mark.line + 1, found[1]
+        return line if line is not None or self._root is None else self._root.start_mark.line + 1
 
 
 def _check_characters(data: Any, place: str) -> None:

@@ -43,7 +43,7 @@ def print_proposal(
     console: Console, snapshot: Snapshot, proposal: Proposal, *, every_reason: bool = False
 ) -> None:
     """How many of each operator; below it what the numbers do not say, or every reason."""
-    table = _table("operator", "now", "needs", "propose", "must\nprocess", "one\ncan do", "busy")
+    table = number_table("operator", "now", "needs", "propose", "must\nprocess", "one\ncan do", "busy")
     for advice in proposal.advice.values():
         table.add_row(*_proposal_row(advice))
     print_table(console, f"{proposal.policy}: how many instances each operator needs", table)
@@ -154,7 +154,7 @@ def print_run(console: Console, name: str, run: RunSummary) -> None:
                 f"The newest decisions; {counted(run.earlier_events, 'earlier event')} are in the recording."
             )
         _print_decisions(console, run.events, since_s=run.first.at_s)
-        table = _table("operator", "began with", "ended with")
+        table = number_table("operator", "began with", "ended with")
         for operator in run.last.dataflow.scalable:
             table.add_row(operator, str(run.first.plan[operator]), str(run.last.plan[operator]))
         console.print(table)
@@ -165,7 +165,7 @@ def print_run(console: Console, name: str, run: RunSummary) -> None:
 def print_accounts(console: Console, accounts: Accounts) -> None:
     """Every step with what came in, went out, was dropped as late and waits; what does not add up in red."""
     with_late = any(step.late is not None for step in accounts.steps)
-    table = _table("operator", "in", "out", *(["late"] if with_late else []), "waiting", "adds up")
+    table = number_table("operator", "in", "out", *(["late"] if with_late else []), "waiting", "adds up")
     for step in accounts.steps:
         late = [_count(step.late)] if with_late else []
         waiting, adds_up = _count(step.waiting), _adds_up(step)
@@ -186,7 +186,7 @@ def _count(count: int | None) -> str:
 
 
 def print_elasticity(console: Console, measures: Mapping[str, Elasticity]) -> None:
-    table = _table(
+    table = number_table(
         "policy", "too\nmany", "too\nfew", "time too\nmany", "time too\nfew", "excess\ntime", "actions", "cost"
     )
     for policy, found in measures.items():
@@ -279,7 +279,7 @@ def policy_options(info: PolicyInfo) -> tuple[OptionInfo, ...]:
 
 
 def print_starting_plan(console: Console, plan: StartingPlan) -> None:
-    table = _table("operator", "instances", "lowest", "highest", "windows")
+    table = number_table("operator", "instances", "lowest", "highest", "windows")
     for name, point in plan.operators.items():
         instances = Text(str(point.parallelism), style="bold")
         table.add_row(name, instances, str(point.lowest), str(point.highest), str(point.windows))
@@ -298,7 +298,7 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _table(name: str, *numbers: str) -> Table:
+def number_table(name: str, *numbers: str) -> Table:
     """A column of names, which may be broken to fit, and columns of numbers, which may not."""
     table = Table(header_style="bold", border_style="dim")
     table.add_column(name, overflow="fold")

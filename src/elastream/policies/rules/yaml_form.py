@@ -26,7 +26,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJs
 
 from elastream.durations import seconds
 from elastream.errors import InvalidInput
-from elastream.formats import InvalidYaml, Strict, read_yaml, shown, what, where
+from elastream.formats import InvalidYaml, Lines, Strict, read_yaml, shown, what, where
 from elastream.measurement.amounts import MOST_AMOUNT
 from elastream.policies.rules.language import Amount
 from elastream.policies.rules.metrics import METRICS, Unit, spelt, unit_of
@@ -291,9 +291,9 @@ def parse_rules(text: str, place: str) -> Document:
     try:
         data = read_yaml(text, place)
         entry = RulesEntry.model_validate(data if isinstance(data, dict) else _no_policy(data))
-        return _document([rule.rule() for rule in entry.rules], _Lines(text))
+        return _document([rule.rule() for rule in entry.rules], Lines(text))
     except ValidationError as error:
-        return Document(rules=NO_RULES, problems=_problems(error, _Lines(text)))
+        return Document(rules=NO_RULES, problems=_problems(error, Lines(text)))
     except InvalidYaml as error:
         problem = RulesProblem(text=str(error).removeprefix(f"{place}: "), line=error.line)
         return Document(rules=NO_RULES, problems=(problem,))
@@ -301,7 +301,7 @@ def parse_rules(text: str, place: str) -> Document:
         return Document(rules=NO_RULES, problems=(RulesProblem(text=str(error).removeprefix(f"{place}: ")),))
 
 
-def _document(rules: Sequence[Rule], lines: _Lines) -> Document:
+def _document(rules: Sequence[Rule], lines: Lines) -> Document:
     for index in range(len(rules)):
         try:
             RuleSet(tuple(rules[: index + 1]))
@@ -317,7 +317,7 @@ def _no_policy(data: Any) -> Any:
     raise InvalidInput(f"rules are a mapping with the key 'rules' and a list under it, found {found}")
 
 
-def _problems(error: ValidationError, lines: _Lines) -> tuple[RulesProblem, ...]:
+def _problems(error: ValidationError, lines: Lines) -> tuple[RulesProblem, ...]:
     found = []
     for one in error.errors(include_url=False):
         place, text = tuple(one["loc"]), what(one)
@@ -325,29 +325,6 @@ def _problems(error: ValidationError, lines: _Lines) -> tuple[RulesProblem, ...]
         unknown = tuple(key for key in keys if text.startswith(f"unknown key {key!r}"))[:1]
         found.append(RulesProblem(text=f"{where(place)}{text}", line=lines.of((*place, *unknown))))
     return tuple(found)
-
-
-class _Lines:
-    """Where in the text the parts of it stand."""
-
-    def __init__(self, text: str) -> None:
-        self._root = yaml.compose(text, Loader=yaml.SafeLoader)
-
-    def of(self, path: Sequence[Any]) -> int | None:
-        """The line of a part; where it is not there, of the nearest part around it."""
-        node, line = self._root, None
-        for part in path:
-            match node:
-                case yaml.MappingNode():
-                    found = next(((k, v) for k, v in node.value if k.value == part), None)
-                case yaml.SequenceNode() if isinstance(part, int) and part < len(node.value):
-                    found = node.value[part], node.value[part]
-                case _:
-                    found = None
-            if found is None:
-                break
-            line, node = found[0].start_mark.line + 1, found[1]
-        return line if line is not None or self._root is None else self._root.start_mark.line + 1
 
 
 # Writing
