@@ -10,8 +10,7 @@ CLASSES := $(VENV)/.spark-classes.jsa
   experiments openapi docs docs-serve docs-diagrams dist clean
 
 run: $(READY)  ## word count on Spark, about four minutes: starts too small, is sized, follows its load
-	$(BIN)/elastream run examples/wordcount.py --fresh --duration '225 s' --interval '10 s' \
-	  --set activation_intervals=2 --set scale_down_delay='20 s' --set minimum_change_share=0.25
+	$(BIN)/elastream run examples/wordcount.py --fresh --duration '225 s' --interval '10 s' --set scale_down_delay='20 s'
 
 simulate: $(READY)  ## the word count of the DS2 paper, simulated in seconds
 	$(BIN)/elastream simulate examples/wordcount.yaml --policy ds2

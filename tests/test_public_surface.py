@@ -85,7 +85,7 @@ def test_a_job_is_run_recorded_and_logged(tmp_path: Path, caplog: pytest.LogCapt
     elastream.run(
         str(tmp_path / "steady.yaml"),
         engine="simulated",
-        policy="ds2",
+        policy="ds2-paper",
         policy_options={"target_utilization": 0.5},
         knobs={"interval": "30 s"},
         folder=tmp_path / "run",

@@ -699,7 +699,7 @@ def test_help_lists_every_command(run: Run) -> None:
 GROUPS = {
     "Start": ("new", "doctor"),
     "Run": ["run", "decentralized", "capacity"],
-    "Ask": ["evaluate", "plan", "replay", "policies"],
+    "Ask": ["evaluate", "plan", "replay", "forecast", "policies"],
     "Show": ["show", "serve", "report"],
     "Scale by rules": ["rules", "master", "agent"],
     "Try out": ["simulate", "compare", "cluster", "kafka"],

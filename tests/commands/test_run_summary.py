@@ -7,7 +7,7 @@ import json
 import pickle
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     ) -> tuple[str, int]:
         kept = 0
 
-        def fake_run(run: Run) -> None:
+        def fake_run(run: Run) -> Sequence[str]:
             nonlocal kept
             handed_over: list[weakref.ref[Snapshot]] = []
 
@@ -109,6 +109,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
             run.on_event(Accounted(at_s=0.0, accounts=accounts))
             gc.collect()
             kept = sum(snapshot() is not None for snapshot in handed_over)
+            return ()
 
         file = tmp_path / "clicks.py"
         file.write_text(PIPELINE)

@@ -105,7 +105,17 @@ evaluators = st.builds(
     holds_since_s=st.none() | times,
 )
 outputs = st.dictionaries(names, times, max_size=2)
-spans = st.builds(Span, window_s=times, useful_s=times, records_in=times, records_out=outputs)
+maybe = st.none() | times
+spans = st.builds(
+    Span,
+    window_s=times,
+    useful_s=times,
+    records_in=times,
+    records_out=outputs,
+    waiting=maybe,
+    busy=times,
+    hottest=maybe,
+)
 trails = st.builds(Trail, spans=st.lists(spans, max_size=3).map(tuple))
 arrivals = st.builds(Arrivals, rates=st.lists(times, max_size=3).map(tuple))
 evidence = st.builds(

@@ -21,7 +21,8 @@ def test_every_policy_is_found_with_its_description() -> None:
 
 
 def test_dhalion_comes_with_the_knobs_of_heron() -> None:
-    assert info("dhalion").knobs == {"interval_s": 60, "warm_up_intervals": 2, "activation_intervals": 1}
+    its_own = {"interval_s": 60, "warm_up_intervals": 2, "activation_intervals": 1, "scale_down_delay_s": 0}
+    assert info("dhalion").knobs == its_own
 
 
 @pytest.mark.parametrize(

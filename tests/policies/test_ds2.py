@@ -231,7 +231,7 @@ def test_for_a_backlog_at_most_as_much_again_is_asked() -> None:
 
 
 def test_a_backlog_that_is_soon_gone_asks_for_nothing() -> None:
-    assert parallelism(one_operator(rate=500, instances=6, useful_share=0.9, backlog=500)) == {"map": 6}
+    assert parallelism(one_operator(rate=500, instances=6, useful_share=0.9, backlog=500)) == {"map": 5}
 
 
 def test_a_backlog_is_worked_off_in_the_catch_up_time_by_all_that_follow_too() -> None:

@@ -48,6 +48,7 @@ class LiveRun:
         self._proposal: Proposal | None = None
         self._phase = "starting"
         self._deciding = ""
+        self._held = ""
         self._waiting = Waiting(console)
         self._lines: list[Text] = []
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
@@ -103,6 +104,8 @@ class LiveRun:
         if isinstance(event, Ignored):
             self._decides(f"not deciding: {event.why}")
         line = self._event_line(event)
+        if isinstance(event, Held):  # what still holds was said when it began
+            line, self._held = (None if event.why == self._held else line), event.why
         if line is not None:
             self.line(line)
         self._draw()

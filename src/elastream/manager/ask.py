@@ -139,6 +139,8 @@ def _delayed(
     if highest <= target:
         return target, []
     held_at = min(current, highest)
+    if held_at == current:
+        return current, [f"{name}: stays at {current}, not {target}: so many were needed within the delay"]
     return held_at, [f"{name}: {current} → {held_at}, not {target}: so many were needed within the delay"]
 
 

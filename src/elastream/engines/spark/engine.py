@@ -557,7 +557,6 @@ def _core_waits(spark: SparkSession) -> CoreWaits | None:
     return CoreWaits(int(jvm.java.lang.ProcessHandle.current().pid()))
 
 
-
 def _late_notes(readings: Sequence[Reading]) -> Iterator[str]:
     return (drops_text(reading.operator) for reading in readings if reading.records_late)
 
