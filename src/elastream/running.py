@@ -15,14 +15,14 @@ from elastream.engines.spark.kind import Spark
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.session_conf import checked_conf, merged_packages, packages_of
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.manager.engine import EngineKind
+from elastream.manager.engine import EngineKind, KeepsLatency
 from elastream.manager.events import Acted, Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.manager.run import Run, header_of
 from elastream.measurement import Snapshot
 from elastream.options import build
 from elastream.policies.by_rules import Rules
-from elastream.policies.catalog import Policy, create, info
+from elastream.policies.catalog import Policy, create, info, keeping
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,8 @@ def run(
     kind = _for_spark(engine_kind(engine, engine_options), conf, packages, arguments)
     job = read_job(engine, kind, Path(target) if isinstance(target, str) else target)
     name = policy if isinstance(policy, str) else type(policy).__name__
-    chosen = _policy(policy, policy_options, job.graph())
+    latency_s = job.latency_s if isinstance(job, KeepsLatency) else None
+    chosen = keeping(_policy(policy, policy_options, job.graph()), latency_s)
     of_authors = info(policy).knobs if isinstance(policy, str) else {}
     settled = build(Knobs, {**of_authors, **(knobs or {})}, place="knobs")
 

@@ -27,8 +27,9 @@ from elastream.manager.events import (
     Trouble,
 )
 from elastream.measurement import Snapshot
-from elastream.measurement.flow import achieved_share
+from elastream.measurement.flow import achieved_share, end_to_end_s
 from elastream.policies.proposal import Proposal
+from elastream.showing.deciding import deciding_text
 from elastream.texts import number_text
 
 _MOST_LINES = 8
@@ -37,7 +38,7 @@ _MOST_LINES = 8
 class LiveRun:
     """Fed with snapshots and events; keeps the newest of each kind in view."""
 
-    def __init__(self, console: Console, title: str) -> None:
+    def __init__(self, console: Console, title: str, *, latency_s: float | None = None) -> None:
         self._console = console
         self._title = title
         self._began_s: float | None = None
@@ -47,6 +48,10 @@ class LiveRun:
         self._notes: tuple[str, ...] = ()
         self._proposal: Proposal | None = None
         self._phase = "starting"
+        self._latency_s = latency_s
+        """What is to be kept."""
+        self._kept = self._measured = 0
+        """Windows in which it was, and in which it is known."""
         self._deciding = ""
         self._held = ""
         self._waiting = Waiting(console)
@@ -89,6 +94,10 @@ class LiveRun:
         for name, rates in snapshot.measurements.items():
             if rates.totals.records_late is not None:
                 self._late[name] = self._late.get(name, 0.0) + rates.totals.records_late
+        latency_s = end_to_end_s(snapshot)
+        if self._latency_s is not None and latency_s is not None:
+            self._measured += 1
+            self._kept += latency_s <= self._latency_s
         if self._live is None:
             self._console.print(self._plain_line(snapshot))
         for note in snapshot.notes:
@@ -100,9 +109,8 @@ class LiveRun:
     def event(self, event: Event) -> None:
         if isinstance(event, Proposed):
             self._proposal = event.proposal
-            self._decides(_deciding_text(event.proposal))
-        if isinstance(event, Ignored):
-            self._decides(f"not deciding: {event.why}")
+        if isinstance(event, Proposed | Ignored):
+            self._decides(deciding_text(event))
         line = self._event_line(event)
         if isinstance(event, Held):  # what still holds was said when it began
             line, self._held = (None if event.why == self._held else line), event.why
@@ -125,7 +133,8 @@ class LiveRun:
     def _draw(self) -> None:
         if self._live is not None:
             table = () if self._snapshot is None else (self._table(),)  # nothing is in it before the first window
-            status = (Text(self._deciding, style="dim"),) if self._deciding else ()
+            told = " · ".join(filter(None, (self._deciding, self._latency_text())))
+            status = (Text(told, style="dim"),) if told else ()
             self._live.update(Group(self._heading(), *table, *status, *self._lines))
 
     def _heading(self) -> RenderableType:
@@ -169,7 +178,19 @@ class LiveRun:
             parts.append(f"{name} ×{snapshot.plan[name]}{nodes} {doing}{late}")
         share = achieved_share(snapshot)
         kept = "" if share is None else f", {share:.0%} of the rate achieved"
-        return f"{self._at(snapshot.at_s)} {' · '.join(parts)}{kept}"
+        latency = self._latency_text()
+        return f"{self._at(snapshot.at_s)} {' · '.join(parts)}{kept}{f', {latency}' if latency else ''}"
+
+    def _latency_text(self) -> str:
+        latency_s = None if self._snapshot is None else end_to_end_s(self._snapshot)
+        if latency_s is None:
+            return ""
+        told = f"latency {number_text(latency_s)} s"
+        if self._latency_s is None or not self._measured:
+            return told
+        return (
+            f"{told} of {number_text(self._latency_s)} s, kept in {self._kept / self._measured:.0%} of the windows"
+        )
 
     def _event_line(self, event: Event) -> Text | None:
         match event:
@@ -204,15 +225,6 @@ class LiveRun:
     def _at(self, at_s: float) -> str:
         elapsed_s = 0.0 if self._began_s is None else max(0.0, at_s - self._began_s)
         return f"{duration_text(round(elapsed_s)):>8}"
-
-
-def _deciding_text(proposal: Proposal) -> str:
-    undecided = [
-        f"{advice.operator} ({advice.reasons[-1] if advice.reasons else 'no data'})"
-        for advice in proposal.advice.values()
-        if advice.parallelism is None
-    ]
-    return f"deciding, but not for {', '.join(undecided)}" if undecided else "deciding"
 
 
 def _late_text(count: float | None) -> Text:

@@ -27,13 +27,14 @@ from elastream.dataflow import render
 from elastream.engines.registry import ENGINES, engine_kind, read_job
 from elastream.engines.spark.kind import Spark
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.manager.engine import EngineFailed, EngineKind, LeavesElsewhere
+from elastream.manager.engine import EngineFailed, EngineKind, KeepsLatency, LeavesElsewhere
 from elastream.manager.events import Event, event_to_json
 from elastream.manager.run import RECORDING, Run
 from elastream.measurement import Snapshot
 from elastream.measurement.accounts import Accounts
 from elastream.nodes.files import WorkerNodes
 from elastream.options import option
+from elastream.policies.catalog import keeping
 
 _SPARK = "spark"
 
@@ -83,7 +84,9 @@ def run(
     spark = replace(spark, arguments=arguments_of_file(ctx))
     kind, settings = _kind(options.engine, spark, pairs_of(policy.settings))
     job = read_job(options.engine, kind, file)
+    latency_s = job.latency_s if isinstance(job, KeepsLatency) else None
     chosen = policy.chosen(dataflow=job.graph(), given=options.with_short_forms(settings))
+    chosen = replace(chosen, policy=keeping(chosen.policy, latency_s))
     folder = options.folder or Path("out") / job.name
     if options.fresh:
         if isinstance(job, LeavesElsewhere):
@@ -99,9 +102,8 @@ def run(
     )
     shown = Shown(pipeline=job.name, kind="run", engine=options.engine, chosen=chosen, dataflow=job.graph())
     summary = RunSummary()
-    with _watched(
-        managed, shown, summary, page if options.serve and can_serve() else None, err if as_json else out
-    ) as watched:
+    live = LiveRun(err if as_json else out, job.name, latency_s=latency_s)
+    with _watched(managed, shown, summary, page if options.serve and can_serve() else None, live) as watched:
         try:
             unsettled = watched.run()
         except EngineFailed as error:
@@ -123,11 +125,11 @@ def _kind(engine: str, spark: Spark, settings: Mapping[str, str]) -> tuple[Engin
 
 
 @contextmanager
-def _watched(run: Run, shown: Shown, summary: RunSummary, page: PageOptions | None, to: Console) -> Iterator[Run]:
+def _watched(run: Run, shown: Shown, summary: RunSummary, page: PageOptions | None, to: LiveRun) -> Iterator[Run]:
     """The run with all that look at it: the summary, the live table and the page."""
     with (
         nullcontext() if page is None else serving(shown, page.address(), run.clock.wake) as served,
-        LiveRun(to, shown.pipeline) as live,
+        to as live,
         log_shown_by(live.log),
     ):
         feed, inbox = served or (None, None)

@@ -127,6 +127,15 @@ class Job(Protocol):
 
 
 @runtime_checkable
+class KeepsLatency(Protocol):
+    """A job of which a latency is asked."""
+
+    @property
+    def latency_s(self) -> float | None:
+        """From end to end; None where nobody asked for one."""
+
+
+@runtime_checkable
 class LeavesElsewhere(Protocol):
     """A job that keeps something outside of its folder."""
 

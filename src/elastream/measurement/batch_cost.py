@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from elastream.errors import InvalidInput
 from elastream.measurement.amounts import check_amount
 
+_ROOM = 2.0  # times what is fixed: the least that a batch may take
 _LEAST = 1e-12  # what is less than that is rounding, and must not be divided by
 
 
@@ -63,6 +64,15 @@ class BatchCost:
         """The share of the time that instances work in the longest batches: the rest is the driver's, and that of
         tasks that wait for the longest one."""
         return max(0.0, self.balance * (1 - self.driver_s / self.longest_batch_s))
+
+    @property
+    def fixed_s(self) -> float:
+        """What a batch takes at least, whatever its size."""
+        return self.driver_s + self.per_task_s / self.balance
+
+    def with_room(self) -> BatchCost:
+        """With at least as much time for the records of a batch as what is fixed takes: else there is no batch."""
+        return replace(self, longest_batch_s=max(self.longest_batch_s, _ROOM * self.fixed_s))
 
     @property
     def _per_instance_s(self) -> float:

@@ -114,6 +114,19 @@ def behind(snapshot: Snapshot, source: str) -> set[str]:
 
 
 @once
+def end_to_end_s(snapshot: Snapshot) -> float | None:
+    """The latency on the slowest path, as far as operators tell theirs; None where none does."""
+    longest: dict[str, float] = {}
+    known = False
+    for name in snapshot.dataflow.order:
+        found = snapshot.measurements[name].totals.latency_s if name in snapshot.measurements else None
+        known = known or found is not None
+        before = max((longest[producer] for producer in snapshot.dataflow.upstream(name)), default=0.0)
+        longest[name] = before + (found or 0.0)
+    return max(longest.values()) if known else None
+
+
+@once
 def achieved_share(snapshot: Snapshot) -> float | None:
     """The share of the required rate that the slowest operator really processed, at most 1.
 

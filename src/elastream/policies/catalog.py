@@ -137,6 +137,15 @@ def info(name: str) -> PolicyInfo:
     return _POLICIES.named(name)
 
 
+def keeping(policy: Policy, latency_s: float | None) -> Policy:
+    """The policy, with a backlog gone as soon as the latency asks for, where it works one off."""
+    catch_up_s = getattr(policy, "catch_up_s", None)
+    if latency_s is None or catch_up_s is None:
+        return policy
+    options: Any = policy
+    return cast(Policy, replace(options, catch_up_s=min(catch_up_s, latency_s)))
+
+
 def create(name: str, options: Mapping[str, Any] | None = None) -> Policy:
     """The policy of that name, with options as a user wrote them."""
     entry = info(name)

@@ -13,11 +13,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastream.dataflow import Dataflow
-from elastream.manager.events import Acted, Decided, Event, Judged, PhaseChanged, Proposed, Steered, Trouble
+from elastream.manager.events import (
+    Acted,
+    Decided,
+    Event,
+    Ignored,
+    Judged,
+    PhaseChanged,
+    Proposed,
+    Steered,
+    Trouble,
+)
 from elastream.manager.requests import Controls
 from elastream.measurement import Snapshot
 from elastream.measurement.recording import RunHeader
 from elastream.showing import as_views, views
+from elastream.showing.deciding import deciding_text
 from elastream.showing.points import Point, columns, extended, point_of, thinned
 from elastream.showing.totals import RunTotals
 
@@ -75,7 +86,7 @@ class RunHistory:
         self.totals.add_event(event)
         if isinstance(event, Proposed):  # one for each window: the newest is enough
             self._proposal = as_views.proposal_view(event)
-            return views.Update(id=identity, proposal=self._proposal)
+            return views.Update(id=identity, proposal=self._proposal, manager=self._managed(event))
         decision = self._decided(event)
         view = views.EventView(
             id=self._count,
@@ -181,6 +192,9 @@ class RunHistory:
 
     def _managed(self, event: Event) -> views.ManagerView | None:
         match event:
+            case Proposed() | Ignored():
+                told = deciding_text(event)
+                return None if told == self._manager.deciding else self._changed({"deciding": told})
             case PhaseChanged(after=after):
                 return self._changed({"phase": str(after)})
             case Steered(controls=controls):

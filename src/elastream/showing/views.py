@@ -227,6 +227,7 @@ class BoundsView(View):
 
 class ManagerView(View):
     phase: str | None = Field(description="null before the manager told of it")
+    deciding: str = Field(default="", description="whether it decides, and if not, or not for all operators, why")
     paused: bool
     dry_run: bool
     bounds: Mapping[str, BoundsView] = Field(

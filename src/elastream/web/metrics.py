@@ -21,6 +21,7 @@ from elastream.measurement.executor import EXECUTOR_QUANTITIES
 from elastream.measurement.quantity import Quantity
 from elastream.measurement.shown import OPERATOR_QUANTITIES
 from elastream.showing import views
+from elastream.showing.deciding import is_deciding
 from elastream.showing.totals import COUNTED
 from elastream.web.feed import Feed
 
@@ -72,6 +73,8 @@ class RunCollector(Collector):
         share = history.window.achieved_share if history.window is not None else None
         yield self._one("elastream_achieved_ratio", "Share of the required rate that was achieved.", share)
         yield self._one("elastream_manager_paused", "Whether scaling is paused.", history.manager.paused)
+        text = "Whether the newest window was decided on."
+        yield self._one("elastream_manager_deciding", text, is_deciding(history.manager.deciding))
         yield self._one("elastream_manager_dry_run", "Whether decisions are only told.", history.manager.dry_run)
         phases = self._gauge(
             "elastream_manager_phase", "The phase of the manager: 1 for the one it is in.", "phase"

@@ -38,6 +38,7 @@ from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions, is_local
 from elastream.engines.spark.frames import check_frame, frame_of, refused_by_spark
 from elastream.engines.spark.jvm_lock import JvmLock
+from elastream.engines.spark.latency import DEFAULT_LONGEST_BATCH_S, out_of_reach
 from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.on_nodes import OnWorkers
@@ -73,7 +74,8 @@ class SparkEngine:
         folder: Path,
         *,
         batch_interval_s: float = 1.0,
-        longest_batch_s: float = 3.0,
+        longest_batch_s: float = DEFAULT_LONGEST_BATCH_S,
+        latency_s: float | None = None,
         channel_bound: int | None = None,
         channels: ChannelKind | None = None,
         executors: ExecutorOptions | None = None,
@@ -97,6 +99,7 @@ class SparkEngine:
         self._jvm_lock = JvmLock(spark, folder / "lock.jvm")
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = max(batch_interval_s, longest_batch_s)
+        self._latency_s = latency_s
         self._start = start or {}
         self._before_halt = before_halt
         self._channel_bound = channel_bound
@@ -276,7 +279,12 @@ class SparkEngine:
             at_s=time.time(),
             gaps=tuple(gaps),
             unknown={name: why for name, why in unknown.items() if name in self._graph.scalable},
-            notes=(*_late_notes(readings), *self._watermark_notes(), *self._source_folders.look()),
+            notes=(
+                *_late_notes(readings),
+                *self._watermark_notes(),
+                *self._source_folders.look(),
+                *(() if self._latency_s is None else out_of_reach(self._pipeline, self._latency_s, self._costs)),
+            ),
             failing=self._source_folders.failing() | failing,
             batch_costs=dict(self._costs),
             nodes=nodes,
@@ -529,7 +537,7 @@ class SparkEngine:
             partitions = self._graph[name].state_partitions or 0
             cost = self._meters[name].cost(state_partitions=partitions, longest_batch_s=self._longest_batch_s)
             if cost is not None:
-                self._costs[name] = cost
+                self._costs[name] = cost if self._latency_s is None else cost.with_room()
 
     def _too_new(self) -> list[str]:
         return [name for name in self._graph.scalable if self._meters[name].is_too_new]

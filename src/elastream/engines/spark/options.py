@@ -11,7 +11,7 @@ from elastream.engines.spark.executors import ExecutorOptions, check_master, is_
 from elastream.engines.spark.session_conf import conf_of, packages_of
 from elastream.errors import InvalidInput
 from elastream.nodes.files import WorkerNodes, read_worker_nodes
-from elastream.options import option
+from elastream.options import check_bounds, option
 
 
 def counts_of(pairs: Sequence[str]) -> dict[str, int]:
@@ -64,8 +64,14 @@ class SparkOptions:
         "local[32]", "where Spark runs: local[32] offers 32 slots, spark://HOST:PORT is a cluster"
     )
     batch_interval_s: float = option(1.0, "how often each operator takes a batch", unit="s", least=0.001)
-    longest_batch_s: float = option(
-        3.0, "how long a batch may take: the longer, the fewer instances are needed", unit="s"
+    latency_s: float | None = option(
+        None,
+        "the latency to keep from end to end, e.g. '10 s': the longer, the fewer instances are needed",
+        unit="s",
+        least=0.001,
+    )
+    longest_batch_s: float | None = option(
+        None, "how long a batch may take, in place of --latency; 3 s where neither is given", unit="s", least=0.001
     )
     start: Mapping[str, int] = option(
         dict,
@@ -99,7 +105,10 @@ class SparkOptions:
     channels: ChannelOptions = field(default_factory=ChannelOptions)
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         check_master(self.master)
+        if self.latency_s is not None and self.longest_batch_s is not None:
+            raise InvalidInput("--latency and --longest-batch: how long a batch may take follows from the latency")
         if self.nodes is not None and not (is_local(self.master) or self.master.startswith("spark://")):
             raise InvalidInput(f"--nodes starts workers of a standalone cluster, found --master {self.master}")
         if self.executors.spare and is_local(self.master):

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elastream.dataflow import Dataflow, Operator, Plan
+from elastream.durations import seconds
 from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.session_conf import checked_conf, packages_of
 from elastream.errors import InvalidInput
@@ -101,11 +102,17 @@ class Pipeline:
 
     `conf` are settings of Spark that its session begins with, `packages` what Spark fetches from Maven for it,
     such as a connector, as GROUP:ARTIFACT:VERSION. On the command line `--conf` counts before the one, and
-    `--packages` adds to the other.
+    `--packages` adds to the other. `latency` is what is to be kept from end to end, "10 s" or a number of seconds;
+    `--latency` counts before it.
     """
 
     def __init__(
-        self, name: str, *, conf: Mapping[str, str | float | bool] | None = None, packages: Iterable[str] = ()
+        self,
+        name: str,
+        *,
+        conf: Mapping[str, str | float | bool] | None = None,
+        packages: Iterable[str] = (),
+        latency: str | float | None = None,
     ) -> None:
         if not name or "/" in name:
             raise InvalidInput(f"a pipeline has a name without '/', found {name!r}")
@@ -115,6 +122,7 @@ class Pipeline:
             self.packages = packages_of([packages] if isinstance(packages, str) else list(packages))
         except InvalidInput as error:
             raise error.at(f"pipeline {name!r}") from None
+        self.latency_s = None if latency is None else _latency_s(name, latency)
         self._steps: dict[str, PipelineStep] = {}
 
     @property
@@ -261,3 +269,13 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _names(reads: str | Iterable[str]) -> tuple[str, ...]:
     return (reads,) if isinstance(reads, str) else tuple(reads)
+
+
+def _latency_s(pipeline: str, written: str | float) -> float:
+    try:
+        found = seconds(written)
+    except ValueError as error:
+        raise InvalidInput(f"pipeline {pipeline!r}: latency: {error}") from None
+    if not 0 < found < math.inf:
+        raise InvalidInput(f"pipeline {pipeline!r}: latency must be above 0, found {written!r}")
+    return found

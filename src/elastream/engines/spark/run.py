@@ -25,6 +25,7 @@ from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.executors import is_local, session_settings, starting_slots
 from elastream.engines.spark.function_checks import check_functions
 from elastream.engines.spark.java import check_java
+from elastream.engines.spark.latency import DEFAULT_LONGEST_BATCH_S, longest_batch_s
 from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on
 from elastream.engines.spark.options import SparkOptions
@@ -131,6 +132,18 @@ class SparkJob:
     def graph(self) -> Dataflow:
         return self.file.pipeline.graph()
 
+    @property
+    def latency_s(self) -> float | None:
+        if self.options.longest_batch_s is not None:
+            return None
+        return self.file.pipeline.latency_s if self.options.latency_s is None else self.options.latency_s
+
+    @property
+    def _longest_batch_s(self) -> float:
+        if self.latency_s is None:
+            return self.options.longest_batch_s or DEFAULT_LONGEST_BATCH_S
+        return longest_batch_s(self.file.pipeline, self.latency_s)
+
     @contextmanager
     def running(self, folder: Path) -> Iterator[SparkEngine]:
         """Its cluster where it has one of its own, a session, the engine, and what writes to its feed.
@@ -224,8 +237,9 @@ class SparkJob:
             self.file.pipeline,
             spark,
             folder,
-            batch_interval_s=self.options.batch_interval_s,
-            longest_batch_s=self.options.longest_batch_s,
+            batch_interval_s=min(self.options.batch_interval_s, self._longest_batch_s),
+            longest_batch_s=self._longest_batch_s,
+            latency_s=self.latency_s,
             start=self.options.start,
             channel_bound=self.options.channels.bound,
             channels=self.channels,

@@ -64,11 +64,13 @@ export class Status {
 
   #phase() {
     const manager = this.model.run?.manager;
-    const told = manager && [manager.paused && "scaling paused", manager.dry_run && "dry run", manager.phase].filter(Boolean).join(" · ");
+    const blind = manager?.deciding.startsWith("not deciding") && manager.phase !== "warming up" && "not deciding";
+    const told = manager && [manager.paused && "scaling paused", manager.dry_run && "dry run", blind, manager.phase].filter(Boolean).join(" · ");
     const pill = byId("phase");
     setHidden(pill, !told);
     setText(pill, told ?? "");
-    pill.dataset.tone = manager?.paused || manager?.phase in STOPPED ? "strained" : "quiet";
+    pill.title = manager?.deciding || "What the manager is doing";
+    pill.dataset.tone = blind || manager?.paused || manager?.phase in STOPPED ? "strained" : "quiet";
   }
 
   #title() {
