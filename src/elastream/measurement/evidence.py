@@ -36,12 +36,12 @@ _QUIET = 0.1  # of the mean output: a window with less lies between two bursts
 _IN_BURSTS = 0.15  # of the windows at least are quiet, where the output comes in bursts
 _HOT, _HOT_FOR = 3, 20  # windows whose median tells of skew, and for how many it is believed
 _STANDS = 20  # windows at most that a queue must be there to be a standing one
-_ALWAYS_BUSY, _BUSY_FOR = 0.93, 3  # share of the time, by the median of so many windows: it is measured with noise
+_ALWAYS_BUSY, _BUSY_FOR = 0.95, 3  # share of the time, by the median of so many windows: it is measured with noise
 _LUMPY, _LUMPY_SCATTER = (
     0.5,
     0.06,
 )  # of the usual output more or less, in some windows and in most: it comes in lumps
-_COUNTS = 0.95  # of the time: an operator that works for longer, while records wait, does all that it can
+_COUNTS = 0.97  # of the time: an operator that works for longer, while records wait, does all that it can
 _COUNTED = 0.002  # the relative error of a capacity that was counted
 
 
@@ -121,7 +121,7 @@ class Trail:
         if not spans:
             return None
         if self._in_lumps:
-            return self._cost_over_periods(self.spans)
+            return self._cost_over_periods(self.spans[-self.same_cost :])
         counted = [span for span in spans if span.saturated]
         if counted:
             return Estimate(value=_cost_s(counted), error=max(_COUNTED, _error(counted)))
@@ -133,14 +133,15 @@ class Trail:
 
     def selectivity(self, consumer: str) -> Estimate | None:
         """Records out for each one in; None where none went in."""
-        period = self.spans if self._in_lumps else self._whole_periods()
+        period = self._whole_periods()
         spans = self.spans[-self.same_ratio :] if period is None and self.same_ratio else period or ()
         records_in = math.fsum(span.records_in for span in spans)
         if records_in <= 0:
             return None
         out = math.fsum(span.records_out.get(consumer, 0.0) for span in spans)
         ratios = [span.ratio for span in spans if span.records_in > 0]
-        error = _grain(self.spans) if period is not None else scatter(ratios) / math.sqrt(len(ratios))
+        uneven = period is not None or self._in_lumps
+        error = _grain(spans) if uneven else scatter(ratios) / math.sqrt(len(ratios))
         return Estimate(value=out / records_in, error=error)
 
     @property
@@ -179,9 +180,9 @@ class Trail:
         return median(known) or None if known else None
 
     @property
-    def uneven(self) -> bool:
-        """Whether its output comes in bursts or lumps."""
-        return bool(self._ends) or self._in_lumps
+    def in_bursts(self) -> bool:
+        """Whether its output comes now and then, and nothing between."""
+        return bool(self._ends)
 
     @cached_property
     def _in_lumps(self) -> bool:
@@ -254,15 +255,16 @@ def _still_alike(spans: Sequence[Span], those: Sequence[Span], values: Sequence[
 def _burst_ends(spans: Sequence[Span]) -> list[int]:
     """The last window of each burst of output; none where it does not come in bursts.
 
-    A burst that the newest window has may go on, and counts only if there are no others.
+    A burst that the newest window has may go on, and counts only if there are no others. Windows in which there
+    was nothing to do say nothing.
     """
-    outs = [span.out for span in spans]
-    least = _QUIET * math.fsum(outs) / max(1, len(outs))
-    quiet = [out <= least for out in outs]
+    worked = [index for index, span in enumerate(spans) if span.records_in > 0 or span.out > 0]
+    least = _QUIET * math.fsum(spans[index].out for index in worked) / max(1, len(worked))
+    quiet = [spans[index].out <= least for index in worked]
     if least <= 0 or sum(quiet) < max(1.0, _IN_BURSTS * len(quiet)):
         return []
-    ends = [i for i, (now, after) in enumerate(pairwise(quiet)) if after and not now]
-    return ends or [len(spans) - 1]
+    ends = [worked[i] for i, (now, after) in enumerate(pairwise(quiet)) if after and not now]
+    return ends or [worked[-1]]
 
 
 def _grain(spans: Sequence[Span]) -> float:
@@ -360,7 +362,7 @@ class Evidence:
 
     def is_uneven(self, snapshot: Snapshot, name: str) -> bool:
         """Whether what the operator gets comes in bursts, so that one window says nothing of what is missing."""
-        return any(self.trails[one].uneven for one in self._before(snapshot, name))
+        return any(self.trails[one].in_bursts for one in self._before(snapshot, name))
 
     def _before(self, snapshot: Snapshot, name: str) -> Sequence[str]:
         """The operator and all before it, as far as there is evidence of them."""
