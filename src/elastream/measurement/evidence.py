@@ -68,7 +68,8 @@ class Span:
     saturated: bool
     """It worked all the time, as records waited for it all the time."""
     busy: float = 0.0
-    """The share of the time that it worked, of that in which it can: in batches the driver has its part."""
+    """The share of the time that it worked. All of it in batches, between which the driver has its part: that
+    something is overdue says there what being busy says elsewhere."""
     hottest: float | None = None
     """The share of the records that its hottest key has, by how much its fullest task or instance stood out."""
 
@@ -413,7 +414,7 @@ def _span(snapshot: Snapshot, name: str, measured: Measurement, trail: Trail, *,
         waiting=waiting,
         timed=timed and name not in snapshot.unknown,
         saturated=all_the_time and is_saturated(snapshot, name),
-        busy=measured.utilization / (measured.batch_cost.most_busy or 1.0 if measured.batch_cost else 1.0),
+        busy=measured.utilization if totals.overdue is None else 1.0,
         hottest=measured.hottest_key,
     )
 
