@@ -367,6 +367,8 @@ def _formula(target: float, curve: Curve | None, need: float, utilization: float
     if isinstance(curve, Linear):
         each = rate_text(curve.per_instance_per_s)
         return f"must process {rate_text(target)}, an instance can do {each}{at}: {need:.2f} instances"
+    if isinstance(curve, Skewed):
+        return f"must process {rate_text(target)}{at}: {need:.2f} instances with keys as uneven as they are"
     if isinstance(curve, BatchCost):
         return f"must process {rate_text(target)}{at}: {need:.2f} instances, as {curve}"
     return f"must process {rate_text(target)}{at}: {need:.2f} instances by its learned curve"
