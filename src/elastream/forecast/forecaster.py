@@ -42,7 +42,8 @@ class Forecast:
         if not len(self.residuals) or share <= 0.5:
             return self.median
         above = max(0.0, float(np.quantile(self.residuals, share)))
-        return max(0.0, (self.median + self.offset) * math.exp(above) - self.offset)
+        # never below the median, by rounding neither
+        return max(self.median, (self.median + self.offset) * math.exp(above) - self.offset)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

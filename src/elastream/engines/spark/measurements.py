@@ -9,6 +9,7 @@ from typing import Any
 from elastream.engines.spark.ledger import can_drop, dropped_as_late
 from elastream.engines.spark.query import Written
 from elastream.engines.spark.stages import Stages, Work
+from elastream.errors import ElastreamError
 from elastream.measurement import Reading
 from elastream.measurement.batch_cost import LEAST_BATCHES, Batch, BatchCost, BatchMemory, fit
 from elastream.measurement.tasks import TaskSpread
@@ -85,7 +86,10 @@ class StepMeter:
                 batch = self._learn(entry, work, useful_s, what.held_back_s)
                 latest = latest if batch is None else (batch, work)
         if latest is not None:
-            balance, self._spread = stages.spread(latest[1])
+            try:
+                balance, self._spread = stages.spread(latest[1])
+            except ElastreamError:  # Spark has forgotten its tasks already; what the batch cost is known
+                balance = None
             self._batches.replace_newest(replace(latest[0], balance=balance))
         # Spark keeps the progress of so many batches only
         gone = [number for number in list(written) if progress and number < int(progress[0]["batchId"])]
