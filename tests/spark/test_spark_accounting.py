@@ -73,7 +73,7 @@ def totals(accounts: Accounts) -> dict[str, tuple[Any, Any, Any]]:
 
 
 def told(accounts: Accounts) -> list[str]:
-    """Its warnings but one: on a busy machine the last batch may end before Spark has told of it, and that is said."""
+    """Its warnings but one: on a busy machine a run may end before Spark has told of the last batch."""
     return [warning for warning in accounts.warnings if "a run ended before it was told" not in warning]
 
 
