@@ -45,6 +45,7 @@ from elastream.errors import ElastreamError
 _log = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 60.0
+_TOLD_TIMEOUT_S = 3.0
 _POLL_S = 0.005
 _HOLD_POLL_S = 0.05
 _MOST_ATTEMPTS = 5  # at a batch: a Python worker that does not come up in ten seconds fails it, on a busy machine
@@ -244,6 +245,9 @@ class StepQuery:
         deadline = time.monotonic() + _COMMIT_TIMEOUT_S
         while self._query.isActive and time.monotonic() < deadline and not self._is_committed():
             time.sleep(_POLL_S)
+        deadline = min(deadline, time.monotonic() + _TOLD_TIMEOUT_S)
+        while self._query.isActive and time.monotonic() < deadline and not self._is_told():
+            time.sleep(_POLL_S)
         self._query.stop()
 
     def failure(self) -> str | None:
@@ -315,6 +319,12 @@ class StepQuery:
             return False
         last = self._batch_ended
         return last is None or (self._workspace.checkpoint(self.step.name) / "commits" / str(last)).exists()
+
+    def _is_told(self) -> bool:
+        """Whether Spark has told of the last batch, which it does a moment after the commit: else what the batch
+        dropped as late would not be known."""
+        progress, last = self.query.lastProgress, self._batch_ended
+        return last is None or (progress is not None and int(progress["batchId"]) >= last)
 
     def _change_control(self, change: Callable[[Control], Control]) -> None:
         path = self._workspace.control(self.step.name)
