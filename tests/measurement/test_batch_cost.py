@@ -237,6 +237,24 @@ def test_the_word_count_by_hand() -> None:
     assert cost.needed(400.0) == pytest.approx(2.5)
 
 
+@given(
+    cost=costs,
+    contention=st.floats(0, 0.8),
+    tasks=st.integers(1, 64),
+    reach=st.floats(1, 16),
+    rate=st.floats(1, 100_000),
+)
+def test_where_records_get_dearer_with_more_tasks_need_and_capacity_still_meet(
+    cost: BatchCost, contention: float, tasks: int, reach: float, rate: float
+) -> None:
+    dearer = replace(cost, contention=contention, tasks=tasks, reach=reach)
+    needed = dearer.needed(rate)
+    assume(needed < 1e6)
+    assert dearer.capacity(needed) == pytest.approx(rate, rel=1e-6)
+    assert dearer.capacity(2 * needed) > rate
+    assert needed <= dearer.linear.needed(rate) * reach**contention * (1 + 1e-9)
+
+
 # --- bad values, and words --------------------------------------------------------------------------------------
 
 
@@ -256,6 +274,18 @@ def test_no_price_is_negative(field: str) -> None:
 def test_the_mean_is_never_above_the_longest() -> None:
     with pytest.raises(InvalidInput, match=r"balance must be at most 1, found 1\.5"):
         replace(LINEAR, balance=1.5)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("contention", value) for value in (-0.1, 0.9, math.nan, math.inf)),
+        *((field, value) for field in ("tasks", "reach") for value in (0, -1, math.nan, math.inf)),
+    ],
+)
+def test_how_much_dearer_records_get_is_a_number_within_bounds(field: str, value: float) -> None:
+    with pytest.raises(InvalidInput, match=f"batch cost: {field}"):
+        replace(LINEAR, **{field: value})
 
 
 def test_it_reads_as_a_sentence() -> None:

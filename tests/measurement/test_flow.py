@@ -17,6 +17,8 @@ from elastream.measurement.flow import (
     gain_to,
     is_at_its_limit,
     is_saturated,
+    shares,
+    slowest,
     throughput,
 )
 from elastream.testing import alike, chain, snapshot_of
@@ -337,6 +339,40 @@ def test_a_handful_of_records_says_nothing_about_throughput() -> None:
     assert achieved_share(snapshot) is None
 
 
+COST = BatchCost(
+    per_record_s=0.01,
+    per_task_s=0.0,
+    per_state_partition_s=0.0,
+    state_partitions=0,
+    driver_s=0.6,
+    balance=0.9,
+    longest_batch_s=3.0,
+)
+
+
+def between_two_batches(*, overdue: float, longest_batch_s: float) -> Snapshot:
+    """A window of 10 s without a batch of `seldom`, for which all that came waits."""
+    waiting = [
+        replace(one, overdue=overdue) for one in alike("seldom", records_per_s=0, backlog=1_000, window_s=10)
+    ]
+    snapshot = snapshot_of(edges=chain("source", "seldom"), source_rates={"source": 100.0}, readings=waiting)
+    return replace(snapshot, batch_costs={"seldom": replace(COST, longest_batch_s=longest_batch_s)})
+
+
+def test_of_an_operator_whose_trigger_is_longer_than_the_window_only_what_is_overdue_is_missing() -> None:
+    assert achieved_share(between_two_batches(overdue=0, longest_batch_s=60.0)) == 1.0
+    assert achieved_share(between_two_batches(overdue=500, longest_batch_s=60.0)) == pytest.approx(0.5)
+    assert achieved_share(between_two_batches(overdue=0, longest_batch_s=3.0)) == 0.0, "it should have had some"
+
+
+def test_an_operator_that_fails_says_nothing_of_the_plan() -> None:
+    snapshot = word_count(350, words_per_s=175, counts_per_s=0)
+    assert slowest(snapshot) == ("counts", 0.0)
+    failing = replace(snapshot, failing={"counts": "it is out of order"})
+    assert slowest(failing) is None
+    assert shares(failing, {"words": 350.0, "counts": 1_750.0}) == pytest.approx({"words": 0.5})
+
+
 # --- saturation -------------------------------------------------------------------------------------------------
 
 
@@ -386,15 +422,6 @@ def test_in_micro_batches_the_limit_is_what_the_driver_and_the_balance_leave(
     """A batch of 3 s: 0.6 s of it are the driver's, and tasks are busy for 0.9 of the rest."""
     readings = alike("map", useful_share=useful_share, backlog=backlog, wait_out_share=wait_out_share)
     snapshot = snapshot_of(edges=chain("source", "map"), source_rates={"source": 100.0}, readings=readings)
-    cost = BatchCost(
-        per_record_s=0.01,
-        per_task_s=0.0,
-        per_state_partition_s=0.0,
-        state_partitions=0,
-        driver_s=0.6,
-        balance=0.9,
-        longest_batch_s=3.0,
-    )
 
-    assert is_at_its_limit(replace(snapshot, batch_costs={"map": cost}), "map") is at_its_limit
+    assert is_at_its_limit(replace(snapshot, batch_costs={"map": COST}), "map") is at_its_limit
     assert not is_at_its_limit(snapshot, "map")

@@ -310,15 +310,14 @@ def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
-def test_a_full_disk_is_told_by_the_write_and_by_the_close(path: Path) -> None:
+def test_a_full_disk_is_told_by_each_write(path: Path) -> None:
     path.symlink_to("/dev/full")
     full = f"{path}: cannot be written: No space left on device"
 
-    recording = RecordingWriter(path)
-    with pytest.raises(ElastreamError, match=full):
-        recording.snapshot(window(60))
-    with pytest.raises(ElastreamError, match=full):  # the line is still to be written
-        recording.close()
+    with RecordingWriter(path) as recording:
+        for at_s in (60, 120):
+            with pytest.raises(ElastreamError, match=full):
+                recording.snapshot(window(at_s))
 
 
 # A writer that is killed

@@ -17,6 +17,7 @@ from elastream.errors import InvalidInput
 from elastream.formats import read_json
 from elastream.measurement import Reading, Snapshot
 from elastream.measurement.executor import ExecutorReading
+from elastream.measurement.late_reading import LateReading
 from elastream.measurement.snapshot_format import read_snapshot, snapshot_from_json, snapshot_to_json
 from elastream.policies.ds2 import DS2
 from elastream.testing import chain, snapshot_of
@@ -176,15 +177,24 @@ def readings(draw: st.DrawFn, operator: str, instance: int, consumers: tuple[str
     )
 
 
+late_readings = st.builds(
+    LateReading,
+    operator=NAMES,
+    age_s=st.floats(0, 1e6),
+    values=st.dictionaries(NAMES, st.dictionaries(st.integers(0, 9), st.floats(0, 1e9), max_size=2), max_size=2),
+)
+
+
 @st.composite
 def executors(draw: st.DrawFn, name: str) -> ExecutorReading:
     maybe = st.none() | AMOUNTS
     return ExecutorReading(
         id=name,
-        host=draw(st.text()),
+        host=draw(st.just("") | NAMES),
         node=draw(st.none() | NAMES),
         cores=draw(COUNTS),
         active_tasks=draw(st.integers(0, 64)),
+        processors=draw(st.none() | st.integers(1, 64)),
         busy_cores=draw(maybe),
         memory_used_bytes=draw(maybe),
         memory_bytes=draw(maybe),
@@ -212,6 +222,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         notes=tuple(draw(st.lists(st.text(), max_size=2))),
         failing={name: draw(st.text()) for name in dataflow.order if draw(st.booleans())},
         executors=tuple(draw(executors(name)) for name in sorted(draw(st.sets(NAMES, max_size=2)))),
+        late=tuple(draw(st.lists(late_readings, max_size=2))),
     )
 
 

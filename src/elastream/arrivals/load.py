@@ -29,7 +29,7 @@ from typing import Annotated, Protocol
 import numpy as np
 
 from elastream.checked import FINITE, NOT_NEGATIVE, Checked, Finite, NotNegative, Positive
-from elastream.errors import InvalidInput, nearest
+from elastream.errors import InvalidInput, nearest, shown
 
 TIME_COLUMN = "time_s"
 RATE_COLUMN = "records_per_s"
@@ -215,7 +215,7 @@ def bundled_trace(name: str) -> Trace:
     """A trace that comes with the package."""
     known = bundled_traces()
     if name not in known:
-        raise InvalidInput(f"no bundled trace is named {name!r}{nearest(name, known)}")
+        raise InvalidInput(f"no bundled trace is named {shown(name)}{nearest(name, known)}")
     return read_trace(_bundled() / f"{name}.csv")
 
 
@@ -252,7 +252,9 @@ def _require_columns(file: Traversable, found: Sequence[str] | None) -> None:
     for column in (TIME_COLUMN, RATE_COLUMN):
         if column not in found:
             header = ",".join(found)
-            raise InvalidInput(f"{file}, line 1: expected the header {wanted}, found no {column} in {header!r}")
+            raise InvalidInput(
+                f"{file}, line 1: expected the header {wanted}, found no {column} in {shown(header)}"
+            )
 
 
 def _number(place: str, column: str, text: str | None) -> float:

@@ -14,8 +14,8 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from elastream.dataflow.state_partitions import effective_instances, enough_for, least_useful, partitions_for
-from elastream.errors import InvalidInput, nearest
-from elastream.texts import check_shown
+from elastream.errors import InvalidInput, nearest, shown
+from elastream.texts import check_name
 
 MOST_INSTANCES = 1_000_000_000
 """More than any cluster has; beyond it a number is a mistake."""
@@ -39,7 +39,7 @@ class Operator:
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidInput("an operator has an empty name")
-        check_shown(self.name, "an operator's name")
+        check_name(self.name, "an operator's name")
         for field in ("min_parallelism", "max_parallelism", "state_partitions"):
             if (count := getattr(self, field)) is not None:
                 check_count(self.name, field, count)
@@ -150,7 +150,7 @@ class Dataflow:
         try:
             return self._by_name[name]
         except KeyError:
-            raise InvalidInput(f"unknown operator {name!r}{nearest(name, self._by_name)}") from None
+            raise InvalidInput(f"unknown operator {shown(name)}{nearest(name, self._by_name)}") from None
 
     def upstream(self, name: str) -> tuple[str, ...]:
         return self._upstream[name]
@@ -184,7 +184,7 @@ def _check_channels(operators: tuple[Operator, ...], channels: tuple[Channel, ..
         edge = f"edge {channel.producer!r} → {channel.consumer!r}"
         for name in (channel.producer, channel.consumer):
             if name not in by_name:
-                raise InvalidInput(f"{edge}: unknown operator {name!r}{nearest(name, by_name)}")
+                raise InvalidInput(f"{edge}: unknown operator {shown(name)}{nearest(name, by_name)}")
         if by_name[channel.consumer].source:
             raise InvalidInput(f"{edge}: {channel.consumer!r} is a source, and a source has no inputs")
         if channel in seen:

@@ -10,7 +10,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from elastream.dataflow.graph import check_count
-from elastream.errors import InvalidInput, nearest
+from elastream.errors import InvalidInput, nearest, shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +67,9 @@ class Plan(Mapping[str, int]):
         """This plan with some operators changed; an operator that it does not have is refused."""
         unknown = [name for name in wanted if name not in self.parallelism]
         if unknown:
-            raise InvalidInput(f"the plan has no operator {unknown[0]!r}{nearest(unknown[0], self.parallelism)}")
+            raise InvalidInput(
+                f"the plan has no operator {shown(unknown[0])}{nearest(unknown[0], self.parallelism)}"
+            )
         return Plan({**self.parallelism, **wanted})
 
     def changes_to(self, other: Mapping[str, int]) -> tuple[Change, ...]:

@@ -54,6 +54,8 @@ class StepAccount:
     """Whose late records nobody counted: a run was killed before it was told of them."""
     uncounted_before: int = 0
     """How many of those were known of before this run."""
+    aside: int = 0
+    """Of the records it read, those that it fails at, which lie in a folder of their own."""
 
     @property
     def waiting(self) -> int | None:
@@ -84,7 +86,7 @@ class Accounts:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was dropped as late in this run, and where that is not known."""
+        """What was dropped as late in this run or put aside, and where that is not known."""
         return tuple(_warnings(self))
 
 
@@ -114,6 +116,11 @@ def _warnings(accounts: Accounts) -> Iterator[str]:
     for step in accounts.steps:
         if step.late_now > 0:
             yield late_text(step.operator, step.late_now, step.late_before)
+        if step.aside:
+            yield (
+                f"{step.operator} could not process {_records(step.aside)}: put aside with the error of each, in "
+                f"the folder aside/{step.operator} of the run, and in no result"
+            )
         uncounted = step.uncounted_batches - step.uncounted_before
         if step.late is not None and uncounted:
             yield (

@@ -2,7 +2,7 @@
 
 Every ratio is one of sums over a horizon that adapts to what it is about:
 
-arrivals      since the last step of the load, which is followed at once
+arrivals      since the last step of the load, which is followed at once (`arrivals.py`)
 selectivity   since its last step, which two windows must confirm; of an operator whose output comes in bursts (a
               window that fires, a trigger) over whole periods, so that where a period begins makes no difference
 cost          the useful time of a record with the present parallelism, the median since its last step; where the
@@ -16,45 +16,42 @@ Each estimate has a relative standard error, from how much its windows scatter a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
+from elastream.measurement.arrivals import Arrivals
 from elastream.measurement.flow import is_saturated
 from elastream.measurement.measurement import Measurement
 from elastream.measurement.reading import Reading
-from elastream.measurement.scatter import MEDIAN, new_level, scatter, scatter_below
+from elastream.measurement.scatter import MEDIAN, Estimate, new_level, scatter, scatter_below
 from elastream.measurement.snapshot import Snapshot
 
 _MOST = 120  # windows that are kept
-_LEAST_STEP = 0.2  # of a cost or a selectivity: what fires moves them by less, over many windows
+_LEAST_STEP = 0.2  # of a cost or a selectivity: what fires moves them by less; of a load that asks for a new plan
 _SAME_SIZE = 0.1  # of the instances
-_CONFIRMED = 2  # windows in a row that make a step of a cost or of a selectivity
+_CONFIRMED = 2  # windows in a row that make a step of a cost or of a selectivity, and stops that make bursts
 _QUIET = 0.1  # of the mean output: a window with less lies between two bursts
 _IN_BURSTS = 0.15  # of the windows at least are quiet, where the output comes in bursts
 _HOT, _HOT_FOR = 3, 20  # windows whose median tells of skew, and for how many it is believed
 _STANDS = 20  # windows at most that a queue must be there to be a standing one
-_ALWAYS_BUSY, _BUSY_FOR = 0.95, 3  # share of the time, by the median of so many windows: it is measured with noise
+_ALWAYS_BUSY = 0.95  # share of the time, by the median of the windows: it is measured with noise
 _LUMPY, _LUMPY_SCATTER = (
     0.5,
     0.06,
 )  # of the usual output more or less, in some windows and in most: it comes in lumps
 _COUNTS = 0.97  # of the time: an operator that works for longer, while records wait, does all that it can
 _COUNTED = 0.002  # the relative error of a capacity that was counted
+_CUT_OFF = 0.999  # of the window
+_SURE = 3.0  # standard errors
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Estimate:
-    value: float
-    error: float
-    """Its relative standard error."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Span:
-    """What all instances of an operator did in one window."""
+    """What all instances of an operator did in one window. It is looked at in every window that it is kept for, so
+    what follows from it is computed once."""
 
     window_s: float
     parallelism: int
@@ -73,22 +70,25 @@ class Span:
     hottest: float | None = None
     """The share of the records that its hottest key has, by how much its fullest task or instance stood out."""
 
-    @property
+    @cached_property
     def has_cost(self) -> bool:
         return self.timed and self.records_in > 0
 
-    @property
-    def cost_s(self) -> float:
-        """Of a record."""
+    @cached_property
+    def cost_s(self) -> float | None:
+        """Of a record; None where none was timed."""
+        if not self.has_cost:
+            return None
         return (self.parallelism * self.window_s if self.saturated else self.useful_s) / self.records_in
 
-    @property
+    @cached_property
     def out(self) -> float:
         return math.fsum(self.records_out.values())
 
-    @property
-    def ratio(self) -> float:
-        return self.out / self.records_in
+    @cached_property
+    def ratio(self) -> float | None:
+        """Records out for each one in; None where none went in."""
+        return self.out / self.records_in if self.records_in > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,18 +104,16 @@ class Trail:
     def with_span(self, span: Span) -> Trail:
         spans = (*self.spans, span)[-_MOST:]
         moved = bool(self.spans) and not _same_size(self.spans[-1].parallelism, span.parallelism)
-        with_cost = [one for one in spans[-1 if moved else -(self.same_cost + 1) :] if one.has_cost]
-        with_input = [one for one in spans[-(self.same_ratio + 1) :] if one.records_in > 0]
         return Trail(
             spans=spans,
-            same_cost=_still_alike(spans, with_cost, [one.cost_s for one in with_cost]),
-            same_ratio=_still_alike(spans, with_input, [one.ratio for one in with_input]),
+            same_cost=_still_alike([one.cost_s for one in spans[-1 if moved else -(self.same_cost + 1) :]]),
+            same_ratio=_still_alike([one.ratio for one in spans[-(self.same_ratio + 1) :]]),
         )
 
     @cached_property
     def cost(self) -> Estimate | None:
         """The useful seconds of a record with the present parallelism; None where nothing was timed."""
-        period = self._whole_periods()
+        period = self._whole_periods
         if period is not None:
             return self._cost_over_periods(period)
         spans = [span for span in self.spans[-self.same_cost :] if span.has_cost] if self.same_cost else []
@@ -123,34 +121,43 @@ class Trail:
             return None
         if self._in_lumps:
             return self._cost_over_periods(self.spans[-self.same_cost :])
-        counted = [span for span in spans if span.saturated]
-        if counted:
-            return Estimate(value=_cost_s(counted), error=max(_COUNTED, _error(counted)))
         # not the mean: one stall would move it, and useful time is never longer than the window, so that of a busy
         # operator is cut off on one side
-        costs = [span.cost_s for span in spans]
+        costs = [span.useful_s / span.records_in for span in spans]
         spread = max(self._cost_scatter, scatter_below(costs))
-        return Estimate(value=median(costs), error=MEDIAN * spread / math.sqrt(len(spans)))
+        timed = Estimate(value=median(costs), error=MEDIAN * spread / math.sqrt(len(spans)))
+        counted = _counted([span for span in spans if span.saturated])
+        return timed if counted is None or _contradicts(timed, counted) else counted
 
     def selectivity(self, consumer: str) -> Estimate | None:
         """Records out for each one in; None where none went in."""
-        period = self._whole_periods()
-        spans = self.spans[-self.same_ratio :] if period is None and self.same_ratio else period or ()
-        records_in = math.fsum(span.records_in for span in spans)
+        spans = self._with_same_ratio
+        records_in = math.fsum([span.records_in for span in spans])
         if records_in <= 0:
             return None
-        out = math.fsum(span.records_out.get(consumer, 0.0) for span in spans)
-        ratios = [span.ratio for span in spans if span.records_in > 0]
-        uneven = period is not None or self._in_lumps
-        error = _grain(spans) if uneven else scatter(ratios) / math.sqrt(len(ratios))
-        return Estimate(value=out / records_in, error=error)
+        out = math.fsum([span.records_out.get(consumer, 0.0) for span in spans])
+        return Estimate(value=out / records_in, error=self.ratio_error)
+
+    @cached_property
+    def _with_same_ratio(self) -> Sequence[Span]:
+        period = self._whole_periods
+        return self.spans[-self.same_ratio :] if period is None and self.same_ratio else period or ()
+
+    @cached_property
+    def ratio_error(self) -> float:
+        """The relative standard error of its selectivities; 0 where nothing is known of them."""
+        spans = self._with_same_ratio
+        ratios = _known([span.ratio for span in spans])
+        if not ratios:
+            return 0.0
+        return _grain(spans) if self._ends or self._in_lumps else scatter(ratios) / math.sqrt(len(ratios))
 
     @property
     def age(self) -> int:
         """Windows since a record was last timed."""
         return next((i for i, span in enumerate(reversed(self.spans)) if span.has_cost), len(self.spans))
 
-    @property
+    @cached_property
     def period(self) -> int:
         """Windows from one burst to the next, at most; 1 where the output does not come in bursts."""
         ends = self._ends
@@ -158,7 +165,7 @@ class Trail:
             return 1
         return max((after - before for before, after in pairwise(ends)), default=ends[0] + 1)
 
-    @property
+    @cached_property
     def same_size(self) -> int:
         """Windows since its parallelism was last changed."""
         now = self.spans[-1].parallelism
@@ -172,7 +179,7 @@ class Trail:
         waiting = [span.waiting for span in last if span.waiting is not None]
         if len(waiting) < len(last):
             return None
-        return min(waiting) if median(span.busy for span in last[-_BUSY_FOR:]) >= _ALWAYS_BUSY else 0.0
+        return min(waiting) if median(span.busy for span in last) >= _ALWAYS_BUSY else 0.0
 
     @property
     def hottest(self) -> float | None:
@@ -180,24 +187,28 @@ class Trail:
         known = [span.hottest for span in self.spans[-_HOT_FOR:] if span.hottest is not None][-_HOT:]
         return median(known) or None if known else None
 
-    @property
+    @cached_property
     def in_bursts(self) -> bool:
-        """Whether its output comes now and then, and nothing between."""
-        return bool(self._ends)
+        """Whether its output comes now and then, and nothing between; also where it comes in most windows and is
+        missing in some."""
+        return bool(self._ends) or len(_stops(_quiet(self.spans))) >= _CONFIRMED
 
     @cached_property
     def _in_lumps(self) -> bool:
         """Whether some windows have far more or less output than usual, though they are no bursts: what fires once
         in most windows fires twice or not at all in some."""
-        ratios = [span.ratio for span in self.spans if span.records_in > 0]
+        ratios = _known([span.ratio for span in self.spans])
         usual = median(ratios) if ratios else 0.0
-        lumps = any(abs(ratio - usual) > _LUMPY * usual for ratio in ratios)
-        return not self._ends and usual > 0 and (lumps or scatter(ratios) > _LUMPY_SCATTER)
+        if self._ends or usual <= 0:
+            return False
+        lumps = max(max(ratios) - usual, usual - min(ratios)) > _LUMPY * usual
+        return lumps or scatter(ratios) > _LUMPY_SCATTER
 
     @cached_property
     def _ends(self) -> Sequence[int]:
         return _burst_ends(self.spans)
 
+    @cached_property
     def _whole_periods(self) -> Sequence[Span] | None:
         ends = self._ends
         if not ends:
@@ -213,7 +224,7 @@ class Trail:
         if changed is not None:
             since = replace(self, spans=self.spans[len(self.spans) - changed :])
             if len(since._ends) > 1:
-                period = since._whole_periods() or period
+                period = since._whole_periods or period
         records_in = math.fsum(span.records_in for span in period)
         if records_in <= 0:
             return None
@@ -224,10 +235,10 @@ class Trail:
     @cached_property
     def _cost_scatter(self) -> float:
         """Of a single window, whatever its parallelism: a change of that is a step, and no scatter."""
-        timed = [span for span in self.spans if span.has_cost and not span.saturated]
+        timed = [span for span in self.spans if not span.saturated]
         if self._ends:  # what firing costs is no scatter
             timed = [span for span in timed if span.out <= 0]
-        return scatter([span.cost_s for span in timed])
+        return scatter(_known([span.cost_s for span in timed]))
 
 
 def _same_size(one: int, other: int) -> bool:
@@ -235,22 +246,32 @@ def _same_size(one: int, other: int) -> bool:
     return abs(one - other) <= _SAME_SIZE * max(one, other)
 
 
-def _cost_s(spans: Sequence[Span]) -> float:
-    return math.fsum(span.cost_s * span.records_in for span in spans) / math.fsum(s.records_in for s in spans)
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
-def _error(spans: Sequence[Span]) -> float:
-    mean = _cost_s(spans)
-    squares = math.fsum((span.cost_s / mean - 1) ** 2 for span in spans) if mean > 0 else 0.0
-    return math.sqrt(squares) / len(spans)
+def _contradicts(timed: Estimate, counted: Estimate) -> bool:
+    """Whether the operator surely had time left: one that has not is seen busy for nearly all of it. In a burst it
+    may look so once in a while, by the noise of a single window."""
+    return _COUNTS * counted.value > timed.value * (1 + _SURE * timed.error)
 
 
-def _still_alike(spans: Sequence[Span], those: Sequence[Span], values: Sequence[float]) -> int:
-    """How many of the newest spans are since the first of those whose value is about the same."""
-    if not those:
+def _counted(spans: Sequence[Span]) -> Estimate | None:
+    """The cost of a record, of windows in which it was counted; None without any."""
+    if not spans:
+        return None
+    costs = [(span.cost_s or 0.0, span.records_in) for span in spans]
+    mean = math.fsum(cost_s * records for cost_s, records in costs) / math.fsum(records for _, records in costs)
+    squares = math.fsum((cost_s / mean - 1) ** 2 for cost_s, _ in costs) if mean > 0 else 0.0
+    return Estimate(value=mean, error=max(_COUNTED, math.sqrt(squares) / len(spans)))
+
+
+def _still_alike(values: Sequence[float | None]) -> int:
+    """How many of the newest values, unknown ones among them, are since the first that is about the same."""
+    known = [index for index, value in enumerate(values) if value is not None]
+    if not known:
         return 1
-    first = those[new_level(values, confirmed_by=_CONFIRMED, least=_LEAST_STEP)]
-    return len(spans) - next(i for i in range(len(spans) - 1, -1, -1) if spans[i] is first)
+    return len(values) - known[new_level(_known(values), confirmed_by=_CONFIRMED, least=_LEAST_STEP)]
 
 
 def _burst_ends(spans: Sequence[Span]) -> list[int]:
@@ -259,13 +280,23 @@ def _burst_ends(spans: Sequence[Span]) -> list[int]:
     A burst that the newest window has may go on, and counts only if there are no others. Windows in which there
     was nothing to do say nothing.
     """
-    worked = [index for index, span in enumerate(spans) if span.records_in > 0 or span.out > 0]
-    least = _QUIET * math.fsum(spans[index].out for index in worked) / max(1, len(worked))
-    quiet = [spans[index].out <= least for index in worked]
-    if least <= 0 or sum(quiet) < max(1.0, _IN_BURSTS * len(quiet)):
+    quiet = _quiet(spans)
+    if sum(quiet.values()) < max(1.0, _IN_BURSTS * len(quiet)):
         return []
-    ends = [worked[i] for i, (now, after) in enumerate(pairwise(quiet)) if after and not now]
-    return ends or [worked[-1]]
+    return _stops(quiet) or [max(quiet)]
+
+
+def _stops(quiet: Mapping[int, bool]) -> list[int]:
+    """The last window before each time that nothing came out any more."""
+    return [index for (index, now), (_, after) in pairwise(quiet.items()) if after and not now]
+
+
+def _quiet(spans: Sequence[Span]) -> Mapping[int, bool]:
+    """Whether next to nothing came out, by window; of those in which there was something to do. Nothing if nothing
+    ever came out."""
+    outs = {index: span.out for index, span in enumerate(spans) if span.records_in > 0 or span.out > 0}
+    least = _QUIET * math.fsum(outs.values()) / max(1, len(outs))
+    return {index: out <= least for index, out in outs.items()} if least > 0 else {}
 
 
 def _grain(spans: Sequence[Span]) -> float:
@@ -281,25 +312,6 @@ def _grain(spans: Sequence[Span]) -> float:
 _UNSEEN = 0.1  # the relative error of a sum over a single burst
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Arrivals:
-    """What came to a source in the last windows, in records per second, newest last."""
-
-    rates: tuple[float, ...] = ()
-    level: int = 0
-    """So many of the newest are about the same."""
-
-    def with_rate(self, per_s: float) -> Arrivals:
-        rates = (*self.rates, per_s)[-_MOST:]
-        alike = rates[-(self.level + 1) :]
-        return Arrivals(rates=rates, level=len(alike) - new_level(alike, of=rates))
-
-    @property
-    def rate(self) -> Estimate:
-        alike = self.rates[-self.level :]
-        return Estimate(value=math.fsum(alike) / len(alike), error=scatter(self.rates) / math.sqrt(len(alike)))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """A snapshot in which every number that decides is an estimate over its own horizon."""
@@ -311,6 +323,10 @@ class Seen:
     """The share of the records that the hottest key has, of operators in which one stands out."""
     ages: Mapping[str, int] = field(default_factory=dict)
     """Windows since a record was last timed."""
+    room: Mapping[str, float] = field(default_factory=dict)
+    """The share by which the load of each source will rise until a decision is in force."""
+    stepped_up: bool = False
+    """Whether the load of a source did, in the newest window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,7 +342,7 @@ class Evidence:
                 trail = trails.get(name, Trail())
                 trails[name] = trail.with_span(_span(snapshot, name, measured, trail, timed=timed))
         arrivals = {
-            name: self.arrivals.get(name, Arrivals()).with_rate(rate)
+            name: self.arrivals.get(name, Arrivals()).with_rate(rate, snapshot.newest_rates.get(name))
             for name, rate in snapshot.source_rates.items()
         }
         return Evidence(trails=trails, arrivals=arrivals)
@@ -354,6 +370,8 @@ class Evidence:
             errors=self._errors(snapshot),
             hottest={name: hot for name, trail in self.trails.items() if (hot := trail.hottest) is not None},
             ages={name: trail.age for name, trail in self.trails.items()},
+            room={name: arrivals.room for name, arrivals in self.arrivals.items()},
+            stepped_up=any(arrivals.stepped_up for arrivals in self.arrivals.values()),
         )
 
     def was_at_its_limit(self, name: str) -> bool:
@@ -389,8 +407,7 @@ class Evidence:
                 found.append(self.arrivals[name].rate.error)
             for before in snapshot.dataflow.upstream(name):
                 producer = self.trails.get(before)
-                ratio = None if producer is None else producer.selectivity(name)
-                found.append(math.hypot(of_flow[before], 0.0 if ratio is None else ratio.error))
+                found.append(math.hypot(of_flow[before], 0.0 if producer is None else producer.ratio_error))
             of_flow[name] = max(found, default=0.0)
             cost = None if trail is None else trail.cost
             errors[name] = math.hypot(of_flow[name], 0.0 if cost is None else cost.error)
@@ -405,18 +422,30 @@ def _span(snapshot: Snapshot, name: str, measured: Measurement, trail: Trail, *,
     waiting = totals.backlog if totals.overdue is None else totals.overdue
     before = trail.spans[-1].waiting if trail.spans else None
     all_the_time = before is not None and before >= measured.observed_per_s and measured.utilization >= _COUNTS
+    # counts are exact, times are not: what took less than waited for it was never without
+    never_without = totals.overdue is not None or (before is not None and before >= totals.records_in)
     return Span(
         window_s=totals.window_s,
         parallelism=snapshot.plan.get(name, totals.instances),
-        useful_s=totals.useful_s,
+        useful_s=_useful_s(measured),
         records_in=totals.records_in,
         records_out={consumer: totals.records_out_to(consumer) for consumer in measured.consumers},
         waiting=waiting,
         timed=timed and name not in snapshot.unknown,
         saturated=all_the_time and is_saturated(snapshot, name),
-        busy=measured.utilization if totals.overdue is None else 1.0,
+        busy=1.0 if never_without else measured.utilization,
         hottest=measured.hottest_key,
     )
+
+
+def _useful_s(measured: Measurement) -> float:
+    """Of all instances. No window has more of it than its length: where times scatter, it cuts off those of some
+    instances of a busy operator, and their sum is too small, while the middle one still has the right price."""
+    totals, readings = measured.totals, measured.readings
+    if not any(one.useful_s >= _CUT_OFF * one.window_s * one.instances for one in readings):
+        return totals.useful_s
+    prices = [one.useful_s / one.records_in for one in readings if one.records_in > 0]
+    return max(totals.useful_s, median(prices) * totals.records_in) if prices else totals.useful_s
 
 
 def _estimated(snapshot: Snapshot, totals: Reading, trail: Trail, windows: int) -> Reading:
@@ -442,5 +471,5 @@ def _estimated(snapshot: Snapshot, totals: Reading, trail: Trail, windows: int) 
 
 
 def _mean_records(trail: Trail) -> float:
-    seconds = math.fsum(span.window_s for span in trail.spans)
-    return math.fsum(span.records_in for span in trail.spans) / seconds if seconds > 0 else 0.0
+    seconds = math.fsum([span.window_s for span in trail.spans])
+    return math.fsum([span.records_in for span in trail.spans]) / seconds if seconds > 0 else 0.0

@@ -11,6 +11,7 @@ from typing import Annotated
 from elastream.errors import InvalidInput
 from elastream.measurement.amounts import check_amount
 from elastream.measurement.quantity import Quantity, declared_in
+from elastream.texts import check_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,13 +21,17 @@ class ExecutorReading:
     """As the executor itself tells it."""
     node: str | None = None
     """The name of its node, where nodes have names."""
-    cores: Annotated[int, Quantity("tasks that it runs at once", gauge="cores")]
+    cores: Annotated[int, Quantity("slots: tasks that it runs at once", gauge="cores")]
+    processors: Annotated[
+        int | None, Quantity("cores that its machine lets it use, where that is known", gauge="processors")
+    ] = None
+    """May be fewer than its slots: `local[32]` on two cores."""
     active_tasks: Annotated[
         int, Quantity("tasks that it ran when the window ended, maybe between two batches", gauge="active_tasks")
     ]
     busy_cores: Annotated[
         float | None,
-        Quantity("cores that were busy, on the mean of the window, by the tasks that ended", gauge="busy_cores"),
+        Quantity("slots that were busy, on the mean of the window, by the tasks that ended", gauge="busy_cores"),
     ] = None
     memory_used_bytes: Annotated[
         float | None, Quantity("used of what is set aside for blocks", gauge="memory_used_bytes")
@@ -43,6 +48,8 @@ class ExecutorReading:
     def __post_init__(self) -> None:
         if not self.id:
             raise InvalidInput("an executor needs an id, found an empty one")
+        for field in ("id", "host", "node"):
+            check_name(getattr(self, field) or "", f"an executor's {field}")
         if self.cores < 1:
             raise InvalidInput(f"executor {self.id!r}: cores must be at least 1, found {self.cores}")
         for field in EXECUTOR_QUANTITIES:

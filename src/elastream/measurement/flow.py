@@ -66,12 +66,6 @@ def flow_at(
     return Flow(required_per_s=required, inferred=frozenset(inferred))
 
 
-def catch_up_per_s(snapshot: Snapshot, within_s: float) -> Mapping[str, float]:
-    """What each operator has to process on top of what reaches it, so that its backlog is gone within a time."""
-    waiting = {name: found.totals.backlog for name, found in snapshot.measurements.items()}
-    return {name: backlog / within_s for name, backlog in waiting.items() if backlog}
-
-
 def channel_selectivity(snapshot: Snapshot, producer: str, consumer: str) -> float | None:
     """Records on the channel for each record that its producer processes; a source passes on what it has."""
     rates = snapshot.measurements.get(producer)
@@ -132,7 +126,20 @@ def achieved_share(snapshot: Snapshot) -> float | None:
 
     None where nothing can be said at all.
     """
-    return min(shares(snapshot, flow(snapshot).required_per_s).values(), default=None)
+    found = slowest(snapshot)
+    return None if found is None else found[1]
+
+
+@once
+def slowest(snapshot: Snapshot) -> tuple[str, float] | None:
+    """The operator that did the least of what it was to process, and the share that it did.
+
+    None also where something fails: what the others do says little of a pipeline that does not work.
+    """
+    if snapshot.failing:
+        return None
+    found = shares(snapshot, flow(snapshot).required_per_s)
+    return min(found.items(), key=lambda one: one[1], default=None)
 
 
 def shares(snapshot: Snapshot, required_per_s: Mapping[str, float]) -> Mapping[str, float]:
@@ -140,18 +147,22 @@ def shares(snapshot: Snapshot, required_per_s: Mapping[str, float]) -> Mapping[s
 
     What it did not do, and what does not wait for it either, was not missing: it came late in the window, or did
     not come. Operators from which the window could expect only a handful of records say nothing about throughput
-    and are passed over, and so are those of which some instances did not report: what these did is not known.
+    and are passed over, and so are those of which some instances did not report, and those that fail. Of one whose
+    batches may take as long as the window, which then may have none, only what is overdue was missing.
     """
     found, waiting = {}, waiting_records(snapshot)
     for name, rates in snapshot.measurements.items():
         expected = required_per_s.get(name, 0.0)
-        if _is_enough(snapshot, name, expected) and snapshot.is_complete_for(name):
+        judged = snapshot.is_complete_for(name) and name not in snapshot.failing
+        if judged and _is_enough(snapshot, name, expected):
             # an engine may count what a source brings in, what it puts out, or both
             from_source = rates.observed_output_per_s.values() if snapshot.dataflow[name].source else ()
             observed = max(rates.observed_per_s, *from_source, 0.0)
             missing = max(0.0, expected - observed)
+            overdue = rates.totals.overdue if _may_have_no_batch(snapshot, name) else None
             if waiting is not None and name in waiting:
-                missing = min(missing, waiting[name] / rates.totals.window_s)
+                waits = waiting[name] if overdue is None else overdue
+                missing = min(missing, waits / rates.totals.window_s)
             found[name] = 1.0 - missing / expected
     return found
 
@@ -171,6 +182,11 @@ def waiting_records(snapshot: Snapshot) -> Mapping[str, float] | None:
 def _is_enough(snapshot: Snapshot, name: str, records_per_s: float) -> bool:
     """Whether a window with so many records says something about throughput: a handful does not."""
     return records_per_s * snapshot.measurements[name].totals.window_s >= _LEAST_RECORDS
+
+
+def _may_have_no_batch(snapshot: Snapshot, name: str) -> bool:
+    cost = snapshot.batch_costs.get(name)
+    return cost is not None and cost.longest_batch_s >= snapshot.measurements[name].totals.window_s
 
 
 def _on_channel(snapshot: Snapshot, producer: str, consumer: str, processed: float | None) -> float | None:

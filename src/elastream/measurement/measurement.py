@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
 
+from elastream.dataflow.state_partitions import effective_instances
 from elastream.measurement.batch_cost import BatchCost
 from elastream.measurement.quantity import Combine, computed
 from elastream.measurement.reading import Reading, together
@@ -38,6 +39,8 @@ class Measurement:
     """The operators after it."""
     batch_cost: BatchCost | None = None
     """What a batch and a record cost, of an operator that works in micro-batches."""
+    partitions: int | None = None
+    """Of its state: where they cannot be shared evenly, its fullest instance has one more than others."""
 
     @cached_property
     def totals(self) -> Reading:
@@ -133,15 +136,20 @@ class Measurement:
         """The share of the records that one key must have for the largest task to stand out as it does: 0 where it
         does not, None where that cannot be seen.
 
-        A key of share h on one of n tasks, with an even part of the others: the task has h + (1 − h) / n.
+        A key of share h on a task that has an even part e of the others: the task has h + (1 − h) e.
         """
         tasks = self.instances if self.totals.tasks is None else self.totals.tasks.tasks
         if self.largest_share is None or tasks < 2 or self.totals.records_in <= 0:
             return None
         total = self.totals.records_in if self.totals.tasks is None else self.totals.tasks.records_total
-        if not stands_out(self.largest_share * total, total / max(2, min(tasks, self.instances))):
+        if not stands_out(self.largest_share * total, total * self.even_share(max(2, min(tasks, self.instances)))):
             return 0.0
-        return (self.largest_share - 1 / tasks) / (1 - 1 / tasks)
+        even = self.even_share(tasks)
+        return (self.largest_share - even) / (1 - even)
+
+    def even_share(self, tasks: int) -> float:
+        """The share of the records that the fullest of so many tasks or instances has where keys are even."""
+        return 1 / effective_instances(tasks, self.partitions)
 
     @computed(
         "records of its largest task or instance over the mean of all; 1 is even",

@@ -33,9 +33,9 @@ class Combine(StrEnum):
         if not known:
             return None
         if self is Combine.SUM:
-            return fsum(value for value, _ in known)
+            return fsum([value for value, _ in known])
         if self is Combine.LARGEST:
-            return max(value for value, _ in known)
+            return max([value for value, _ in known])
         total = fsum(weight for _, weight in known)
         if total <= 0:
             return fsum(value for value, _ in known) / len(known)

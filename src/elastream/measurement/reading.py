@@ -13,9 +13,10 @@ The rates are equations 1 to 4 of DS2:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
+from operator import attrgetter
 from typing import Annotated, Any
 
 from elastream.errors import InvalidInput
@@ -25,6 +26,7 @@ from elastream.measurement.tasks import TaskSpread
 
 _CLOCK_SLACK = 1e-6  # a share of the window: two clocks that measured the same span may differ by rounding
 _CLOCK_TICK_S = 1e-9  # less than that is the rounding of a clock, and no time at all
+_MAPPING = (dict, Mapping)  # nearly all are the first, and to ask for the second is slow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,10 +103,10 @@ class Reading:
             if getattr(self, field) < least:
                 found = f"{field} must be at least {least}, found {getattr(self, field)}"
                 raise InvalidInput(f"reading of {self.operator!r}: {found}")
-        for field in QUANTITIES:
-            if (value := getattr(self, field)) is not None:
+        for field, value in zip(QUANTITIES, _amounts(self), strict=True):
+            if value is not None and not 0 <= value <= MOST_AMOUNT:  # most are right, and there are many
                 self._check(field, value)
-        if isinstance(self.records_out, Mapping):
+        if isinstance(self.records_out, _MAPPING):
             for consumer, count in self.records_out.items():
                 self._check(f"records_out to {consumer!r}", count)
         else:
@@ -123,7 +125,7 @@ class Reading:
         return f"reading of {self.operator!r} {which}"
 
     def _check(self, field: str, value: float) -> None:
-        if not 0 <= value <= MOST_AMOUNT:  # most are right, and there are many: no text for those
+        if not 0 <= value <= MOST_AMOUNT:
             check_amount(f"{self._name}: {field}", value)
 
     @property
@@ -161,7 +163,7 @@ class Reading:
         return spent_s / (self.instances * self.window_s)
 
     def records_out_to(self, consumer: str) -> float:
-        if isinstance(self.records_out, Mapping):
+        if isinstance(self.records_out, _MAPPING):
             return self.records_out.get(consumer, 0.0)
         return self.records_out
 
@@ -178,22 +180,25 @@ class Reading:
         out = self.records_out
         each: float | dict[str, float] = (
             {consumer: count / self.instances for consumer, count in out.items()}
-            if isinstance(out, Mapping)
+            if isinstance(out, _MAPPING)
             else out / self.instances
         )
         return replace(self, instances=1, records_out=each, **totals)
 
 
 QUANTITIES = declared_in(Reading)
+_amounts: Callable[[Reading], tuple[float | None, ...]] = attrgetter(*QUANTITIES)
 
 
 def together(readings: Sequence[Reading]) -> Reading:
     """One reading of all instances of an operator; there must be at least one, each of other instances."""
     if len(readings) == 1:
         return readings[0]
+    weights = [reading.instances for reading in readings]
+    amounts = zip(*map(_amounts, readings), strict=True)
     combined: dict[str, Any] = {
-        name: quantity.instances.of((getattr(reading, name), reading.instances) for reading in readings)
-        for name, quantity in QUANTITIES.items()
+        name: quantity.instances.of(zip(values, weights, strict=True))
+        for (name, quantity), values in zip(QUANTITIES.items(), amounts, strict=True)
     }
     for name, value in combined.items():
         combined[name] = None if value is None else min(value, MOST_AMOUNT)
@@ -209,9 +214,9 @@ def together(readings: Sequence[Reading]) -> Reading:
 
 def _records_out(readings: Sequence[Reading]) -> float | Mapping[str, float]:
     """By consumer, as soon as one of them counted so; one that did not put out as many to each."""
-    consumers = dict.fromkeys(c for r in readings if isinstance(r.records_out, Mapping) for c in r.records_out)
+    consumers = dict.fromkeys(c for r in readings if isinstance(r.records_out, _MAPPING) for c in r.records_out)
     if not consumers:
-        return min(MOST_AMOUNT, fsum(r.records_out for r in readings if not isinstance(r.records_out, Mapping)))
+        return min(MOST_AMOUNT, fsum(r.records_out for r in readings if not isinstance(r.records_out, _MAPPING)))
     return {c: min(MOST_AMOUNT, fsum(r.records_out_to(c) for r in readings)) for c in consumers}
 
 

@@ -12,18 +12,19 @@ settings. Recordings from before there was such a line are read as well; one of 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
-from elastream.errors import ElastreamError, InvalidInput
-from elastream.formats import read_json, read_text, shown
+from elastream.errors import ElastreamError, InvalidInput, shown
+from elastream.formats import read_json, read_text
 from elastream.measurement.snapshot import Snapshot
 from elastream.measurement.snapshot_format import snapshot_from_json, snapshot_to_json
-from elastream.texts import check_shown
+from elastream.texts import check_name
 
 VERSION = 4
 """Of the format; higher once a reader of this one could no longer make sense of it. Since version 2 a snapshot may
@@ -31,6 +32,8 @@ have executors, a key that readers of version 1 refuse; since version 3 notes an
 accounts of a run; since version 4 a reading may be of several instances together, with the spread of its tasks,
 and a snapshot names those that fail."""
 _HEADER = "recording"
+_BLOCK = 1 << 16
+_LONGEST_LINE = 1 << 26  # bytes; a last line beyond it is taken to be cut off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,26 +69,41 @@ class RecordingWriter:
 
     def __init__(self, path: Path, *, anew: bool = False) -> None:
         self.path = path
+        self._torn_at: int | None = None
+        """Where a line begins that could not be written to its end."""
         with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             self.repaired = not anew and _repaired(path)
-            self._file = path.open("w" if anew else "a", encoding="utf-8")
+            self._file = path.open("wb" if anew else "ab", buffering=0)
+            self._is_file = path.is_file()
 
     def begin(self, header: RunHeader) -> None:
         """The first line of a run; a recording that is appended to has one for each."""
-        self.write({"event": _HEADER, "version": VERSION, **asdict(header)})
+        self.write(header_line(header))
 
     def snapshot(self, snapshot: Snapshot) -> None:
         self.write(snapshot_line(snapshot))
 
     def write(self, line: Mapping[str, Any]) -> None:
+        """Whole or not at all: of a line for which the disk has no room nothing stays."""
+        content = (json.dumps(line, separators=(",", ":")) + "\n").encode()
         with self._errors():
-            self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-            self._file.flush()
+            self._mend()
+            self._torn_at = os.fstat(self._file.fileno()).st_size
+            while content:
+                content = content[self._file.write(content) :]
+            self._torn_at = None
 
     def close(self) -> None:
-        with self._errors():  # what could not be written before is tried once more
+        with self._errors():
+            with suppress(OSError):  # whoever opens it next removes what is left
+                self._mend()
             self._file.close()
+
+    def _mend(self) -> None:
+        if self._torn_at is not None and self._is_file:
+            self._file.truncate(self._torn_at)
+            self._torn_at = None
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -101,6 +119,10 @@ class RecordingWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def header_line(header: RunHeader) -> Mapping[str, Any]:
+    return {"event": _HEADER, "version": VERSION, **asdict(header)}
 
 
 def snapshot_line(snapshot: Snapshot) -> Mapping[str, Any]:
@@ -158,7 +180,7 @@ def read_line(line: str, place: str) -> Snapshot | RunHeader | Mapping[str, Any]
     if kind == _HEADER:
         return _header(data, place)
     if not isinstance(kind, str):
-        raise InvalidInput(f"{place}: event must be a text, found {kind!r}")
+        raise InvalidInput(f"{place}: event must be a text, found {shown(kind)}")
     return {"event": kind, **data}
 
 
@@ -189,7 +211,7 @@ def _text(data: Mapping[str, Any], name: str, place: str) -> str | None:
     found = data.get(name)
     if found is not None and not isinstance(found, str):
         raise InvalidInput(f"{place}: {name}: a text was expected, found {shown(found)}")
-    check_shown(found or "", f"{place}: {name}")
+    check_name(found or "", f"{place}: {name}")
     return found
 
 
@@ -213,12 +235,26 @@ def _repaired(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb+") as file:
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole == len(content):
+        length = file.seek(0, os.SEEK_END)
+        whole = _after_last_line_feed(file, length)
+        if whole == length:
             return False
-        if _is_whole(content[whole:]):
+        file.seek(whole)
+        if length - whole <= _LONGEST_LINE and _is_whole(file.read()):
             file.write(b"\n")
             return False
         file.truncate(whole)
     return True
+
+
+def _after_last_line_feed(file: BinaryIO, length: int) -> int:
+    """From the end, block by block: a recording may be larger than the memory."""
+    end = length
+    while end > 0:
+        begin = max(0, end - _BLOCK)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from statistics import median
 
 STANDS_OUT = 4.0
@@ -19,6 +19,8 @@ _PRIOR_WEIGHT = 2  # differences that this assumption counts for
 _RECENT = 20  # differences that are looked at
 _QUANTILE, _NORMAL = 0.7, 1.466  # of absolute differences, and what it is of normal values with a deviation of 1
 _LEAST = 0.002  # smaller steps than this are nobody's affair
+_LEAST_TREND = 3  # values show one
+_FAR = 3  # values apart
 _TREND = 4  # values of which the median shows a trend
 _ONE_BELOW = 0.159  # of normal values lie more than one deviation below the mean
 _FEW = 8  # values say nothing of that
@@ -26,15 +28,54 @@ MEDIAN = math.sqrt(math.pi / 2)
 """The standard error of a median over that of a mean."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    value: float
+    error: float
+    """Its relative standard error."""
+
+
 def scatter(values: Sequence[float]) -> float:
     """The relative standard deviation of values that are about the same, but for a few steps."""
     recent = values[-_RECENT - 1 :]
-    changes = sorted(abs(_relative(a, b)) for a, b in pairwise(recent))
+    changes = _changes(recent, 1)
     if not changes:
         return _PRIOR
     usual = changes[min(len(changes) - 1, int(_QUANTILE * len(changes)))] / _NORMAL
     weight = len(changes)
     return math.sqrt((weight * usual**2 + _PRIOR_WEIGHT * _PRIOR**2) / (weight + _PRIOR_WEIGHT))
+
+
+def noise(values: Sequence[float]) -> float:
+    """The part of the scatter that is not a move of the level: of what moves, values that lie further apart differ
+    by more; of what only scatters, they do not."""
+    near, far = _apart(values, 1), _apart(values, _FAR)
+    if near is None or far is None:
+        return scatter(values)
+    moves = max(0.0, (far**2 - near**2) / (_FAR - 1))
+    weight = len(values) - 1
+    own = max(0.0, near**2 - moves) / 2
+    return math.sqrt((weight * own + _PRIOR_WEIGHT * _PRIOR**2) / (weight + _PRIOR_WEIGHT))
+
+
+def trend(values: Sequence[float], spread: float) -> float:
+    """By how much they rise from one to the next, by least squares; 0 where that does not stand out from noise of
+    this relative standard deviation."""
+    count = len(values)
+    if count < _LEAST_TREND:
+        return 0.0
+    middle, mean = (count - 1) / 2, math.fsum(values) / count
+    squares = (count**3 - count) / 12
+    slope = math.fsum([(index - middle) * value for index, value in enumerate(values)]) / squares
+    return slope if abs(slope) > STANDS_OUT * spread * mean / math.sqrt(squares) else 0.0
+
+
+def _apart(values: Sequence[float], lag: int) -> float | None:
+    """The relative standard deviation of the difference of values that lie so far apart."""
+    changes = _changes(values, lag)
+    if len(changes) < _FEW:
+        return None
+    return changes[int(_QUANTILE * len(changes))] * math.sqrt(2) / _NORMAL
 
 
 def scatter_below(values: Sequence[float]) -> float:
@@ -71,6 +112,12 @@ def _stands_out(before: Sequence[float], newest: Sequence[float], usual: float, 
     off = [_relative(mean, value) for value in shown]
     enough = max(STANDS_OUT * spread, least)
     return min(off) > enough or max(off) < -enough
+
+
+def _changes(values: Sequence[float], lag: int) -> list[float]:
+    """By how much values that lie so far apart differ, relatively, in ascending order."""
+    pairs = zip(values, values[lag:], strict=False)
+    return sorted([2 * abs(b - a) / (a + b) if a + b > 0 else 0.0 for a, b in pairs])
 
 
 def _relative(before: float, after: float) -> float:

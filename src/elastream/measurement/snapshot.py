@@ -10,12 +10,14 @@ from itertools import pairwise
 from typing import TypeVar
 
 from elastream.dataflow import Dataflow, Plan
-from elastream.errors import InvalidInput, nearest
+from elastream.errors import InvalidInput, nearest, shown
 from elastream.measurement.amounts import check_amount
 from elastream.measurement.batch_cost import BatchCost
 from elastream.measurement.executor import ExecutorReading
+from elastream.measurement.late_reading import LateReading
 from elastream.measurement.measurement import Measurement
 from elastream.measurement.reading import Reading
+from elastream.measurement.whole_job import WholeJob
 from elastream.nodes import NodePool
 
 
@@ -26,6 +28,8 @@ class Snapshot:
     """The parallelism that was in force, for every operator that is not a source."""
     source_rates: Mapping[str, float]
     """Records per second that arrive at each source, whether or not the pipeline keeps up with them."""
+    newest_rates: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+    """The same in the last part of the window, where the engine knows it: what a load that steps has come to."""
     readings: tuple[Reading, ...]
     at_s: float = 0.0
     """When the window ended."""
@@ -46,10 +50,19 @@ class Snapshot:
     """The nodes that an operator's instances run on, one for each."""
     executors: tuple[ExecutorReading, ...] = ()
     """The processes that run the tasks, where the engine knows of them."""
+    late: tuple[LateReading, ...] = ()
+    """What was read before this window and came only now, the oldest first."""
+    job: WholeJob | None = None
+    """Where the executors of a whole job are what is sized: what rules for those look at."""
+
+    latency_target_s: float | None = None
+    """The latency that the pipeline is to keep from end to end, where someone asked for one."""
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.at_s):
             raise InvalidInput(f"at_s must be a number, found {self.at_s}")
+        if self.latency_target_s is not None and not 0 < self.latency_target_s < math.inf:
+            raise InvalidInput(f"latency_target_s must be a number above 0, found {self.latency_target_s}")
         self._check_plan()
         self._check_source_rates()
         self._check_readings()
@@ -68,6 +81,7 @@ class Snapshot:
                 readings=tuple(readings),
                 consumers=tuple(self.dataflow.downstream(name)),
                 batch_cost=self.batch_costs.get(name),
+                partitions=self.dataflow[name].state_partitions,
             )
             for name, readings in found.items()
         }
@@ -101,7 +115,7 @@ class Snapshot:
 
     def at_source_rates(self, source_rates: Mapping[str, float]) -> Snapshot:
         """The same measurements, with other rates asked of the sources."""
-        return replace(self, source_rates=source_rates)
+        return replace(self, source_rates=source_rates, newest_rates={})
 
     def delay_s(self, name: str) -> float:
         """The largest delay between the nodes of an operator; none where nodes are not known."""
@@ -112,11 +126,11 @@ class Snapshot:
             for name in getattr(self, field_name):
                 if name not in self.dataflow:
                     hint = nearest(name, self.dataflow.order)
-                    raise InvalidInput(f"{field_name}: unknown operator {name!r}{hint}")
+                    raise InvalidInput(f"{field_name}: unknown operator {shown(name)}{hint}")
         for name in self.plan:
             if name not in self.dataflow:
                 raise InvalidInput(
-                    f"the plan names an unknown operator {name!r}{nearest(name, self.dataflow.order)}"
+                    f"the plan names an unknown operator {shown(name)}{nearest(name, self.dataflow.order)}"
                 )
         lacking = [name for name in self.dataflow.scalable if name not in self.plan]
         if lacking:
@@ -127,7 +141,9 @@ class Snapshot:
             if self.nodes is None:
                 raise InvalidInput(f"placement: {name!r} runs on nodes, but no nodes are given")
             if name not in self.dataflow.scalable:
-                raise InvalidInput(f"placement: unknown operator {name!r}{nearest(name, self.dataflow.scalable)}")
+                raise InvalidInput(
+                    f"placement: unknown operator {shown(name)}{nearest(name, self.dataflow.scalable)}"
+                )
             if len(nodes) != self.plan[name]:
                 found = f"{self.plan[name]} instances, but {len(nodes)} nodes"
                 raise InvalidInput(f"placement: {name!r} has {found}")
@@ -145,11 +161,12 @@ class Snapshot:
 
     def _check_source_rates(self) -> None:
         sources = self.dataflow.sources
-        for name, rate in self.source_rates.items():
-            if name not in sources:
-                what = "not a source" if name in self.dataflow else "an unknown operator"
-                raise InvalidInput(f"source_rates: {name!r} is {what}{nearest(name, sources)}")
-            check_amount(f"source_rates: {name!r}", rate)
+        for field_name in ("source_rates", "newest_rates"):
+            for name, rate in getattr(self, field_name).items():
+                if name not in sources:
+                    what = "not a source" if name in self.dataflow else "an unknown operator"
+                    raise InvalidInput(f"{field_name}: {shown(name)} is {what}{nearest(name, sources)}")
+                check_amount(f"{field_name}: {name!r}", rate)
         lacking = [name for name in sources if name not in self.source_rates]
         if lacking:
             raise InvalidInput(f"source_rates: no rate for the source {lacking[0]!r}")
@@ -159,7 +176,7 @@ class Snapshot:
             place = f"readings[{index}]"
             if reading.operator not in self.dataflow:
                 hint = nearest(reading.operator, self.dataflow.order)
-                raise InvalidInput(f"{place}: unknown operator {reading.operator!r}{hint}")
+                raise InvalidInput(f"{place}: unknown operator {shown(reading.operator)}{hint}")
             if isinstance(reading.records_out, Mapping):
                 self._check_consumers(place, reading.operator, reading.records_out)
         self._check_instances()
@@ -185,9 +202,8 @@ class Snapshot:
         consumers = self.dataflow.downstream(operator)
         for name in records_out:
             if name not in consumers:
-                raise InvalidInput(
-                    f"{place}.records_out: {operator!r} has no edge to {name!r}{nearest(name, consumers)}"
-                )
+                hint = nearest(name, consumers)
+                raise InvalidInput(f"{place}.records_out: {shown(operator)} has no edge to {shown(name)}{hint}")
 
 
 Result = TypeVar("Result")

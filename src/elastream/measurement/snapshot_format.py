@@ -16,10 +16,11 @@ from pydantic import BeforeValidator, Field
 
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.dataflow.render import as_json as dataflow_as_json
-from elastream.errors import InvalidInput
-from elastream.formats import Strict, entry_of, parse, read_json, read_text, shown
+from elastream.errors import InvalidInput, shown
+from elastream.formats import Strict, entry_of, parse, read_json, read_text
 from elastream.measurement.batch_cost import BatchCost
 from elastream.measurement.executor import ExecutorReading
+from elastream.measurement.late_reading import LateReading
 from elastream.measurement.reading import Reading
 from elastream.measurement.snapshot import Snapshot
 from elastream.measurement.tasks import TaskSpread
@@ -92,10 +93,28 @@ class NodePoolEntry(Strict):
         )
 
 
+class LateEntry(Strict):
+    operator: str
+    age_s: float = Field(ge=0)
+    values: dict[str, dict[str, float]]
+
+    def reading(self) -> LateReading:
+        values = {metric: _by_instance(own) for metric, own in self.values.items()}
+        return LateReading(operator=self.operator, age_s=self.age_s, values=values)
+
+
+def _by_instance(values: Mapping[str, float]) -> dict[int, float]:
+    try:
+        return {int(instance): value for instance, value in values.items()}
+    except ValueError:
+        raise InvalidInput(f"late: an instance is a number, found {', '.join(values)}") from None
+
+
 class SnapshotEntry(Strict):
     operators: list[OperatorEntry]
     edges: list[Annotated[tuple[str, str], BeforeValidator(_edge)]]
     source_rates: dict[str, float]
+    newest_rates: dict[str, float] = Field(default_factory=dict)
     readings: list[ReadingEntry]
     at_s: float = 0.0
     gaps: list[str] = Field(default_factory=list)
@@ -106,6 +125,8 @@ class SnapshotEntry(Strict):
     nodes: NodePoolEntry | None = None
     placement: dict[str, list[str]] = Field(default_factory=dict)
     executors: list[ExecutorEntry] = Field(default_factory=list)
+    latency_target_s: float | None = None
+    late: list[LateEntry] = Field(default_factory=list)
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -122,6 +143,7 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
             dataflow=Dataflow.of(_operators(entry.operators), entry.edges),
             plan=_plan(entry),
             source_rates=entry.source_rates,
+            newest_rates=entry.newest_rates,
             readings=_readings(entry.readings),
             at_s=entry.at_s,
             gaps=tuple(entry.gaps),
@@ -132,6 +154,8 @@ def snapshot_from_json(data: Any, *, place: str) -> Snapshot:
             nodes=None if entry.nodes is None else entry.nodes.pool(),
             placement={name: tuple(nodes) for name, nodes in entry.placement.items()},
             executors=tuple(ExecutorReading(**executor.model_dump()) for executor in entry.executors),
+            latency_target_s=entry.latency_target_s,
+            late=tuple(late.reading() for late in entry.late),
         )
     except InvalidInput as error:
         raise error.at(place) from None
@@ -143,6 +167,7 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
     return {
         **dataflow_as_json(snapshot.dataflow, snapshot.plan),
         "source_rates": dict(snapshot.source_rates),
+        **({"newest_rates": dict(snapshot.newest_rates)} if snapshot.newest_rates else {}),
         "readings": [_reading_json(reading) for reading in snapshot.readings],
         "at_s": snapshot.at_s,
         **({"gaps": list(snapshot.gaps)} if snapshot.gaps else {}),
@@ -153,7 +178,14 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
         **({"nodes": _nodes_json(snapshot.nodes)} if snapshot.nodes is not None else {}),
         **({"placement": {n: list(on) for n, on in snapshot.placement.items()}} if snapshot.placement else {}),
         **({"executors": [_measured(asdict(one)) for one in snapshot.executors]} if snapshot.executors else {}),
+        **_measured({"latency_target_s": snapshot.latency_target_s}),
+        **({"late": [_late_json(late) for late in snapshot.late]} if snapshot.late else {}),
     }
+
+
+def _late_json(late: LateReading) -> dict[str, Any]:
+    values = {metric: {str(number): value for number, value in own.items()} for metric, own in late.values.items()}
+    return {"operator": late.operator, "age_s": late.age_s, "values": values}
 
 
 def _nodes_json(pool: NodePool) -> dict[str, Any]:

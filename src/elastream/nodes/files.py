@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from elastream.errors import InvalidInput, nearest
+from elastream.errors import InvalidInput, nearest, shown
 from elastream.formats import Duration, Strict, parse, read_text, read_yaml
 from elastream.nodes.pool import Node, NodePool
 
@@ -39,7 +39,7 @@ class NodesEntry(Strict):
     def check_names(self, key: str, found: Mapping[str, object]) -> None:
         for name in found:
             if name not in self.names:
-                raise InvalidInput(f"{key}: unknown node {name!r}{nearest(name, self.names)}")
+                raise InvalidInput(f"{key}: unknown node {shown(name)}{nearest(name, self.names)}")
 
 
 class WorkersEntry(NodesEntry):

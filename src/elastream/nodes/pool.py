@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from elastream.checked import NOT_NEGATIVE, Checked, Count, NotNegative
-from elastream.errors import InvalidInput, nearest
+from elastream.errors import InvalidInput, nearest, shown
+from elastream.texts import check_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +32,7 @@ class Node(Checked):
     def __post_init__(self) -> None:
         if not self.name:
             raise InvalidInput("a node has an empty name")
+        check_name(self.name, "a node's name")
         try:
             Checked.__post_init__(self)
         except InvalidInput as error:
@@ -81,7 +83,7 @@ class NodePool:
         found = []
         for name in names:
             if name not in self.index:
-                raise InvalidInput(f"unknown node {name!r}{nearest(name, self.names)}")
+                raise InvalidInput(f"unknown node {shown(name)}{nearest(name, self.names)}")
             found.append(self.index[name])
         return found
 
