@@ -87,6 +87,9 @@ class Calendar:
         return dt.datetime.fromtimestamp(at_s, self.timezone).replace(tzinfo=None)
 
 
+NO_CALENDAR = Calendar()
+
+
 def _factor(events: Sequence[Event]) -> float:
     return next((event.factor for event in events if event.factor is not None), 1.0)
 

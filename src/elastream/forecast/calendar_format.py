@@ -18,9 +18,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from elastream.errors import InvalidInput, nearest
+from elastream.errors import InvalidInput, nearest, shown
 from elastream.forecast.calendar import Calendar, Event, Period, contradictions
-from elastream.formats import Duration, Lines, Strict, read_text, read_yaml, shown, what, where
+from elastream.formats import Duration, Lines, Strict, read_text, read_yaml, what, where
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _DAYS = {
@@ -63,7 +63,7 @@ class PeriodEntry(Strict):
         known = [field.alias or name for name, field in cls.model_fields.items()]
         for key in data if isinstance(data, dict) else ():
             if key not in known:
-                raise ValueError(f"unknown key {key!r}{nearest(str(key), known)}")
+                raise ValueError(f"unknown key {shown(key)}{nearest(str(key), known)}")
         return data
 
     @model_validator(mode="after")
@@ -146,4 +146,6 @@ def _timezone(name: str, place: str) -> dt.tzinfo:
     try:
         return dt.UTC if name == "UTC" else ZoneInfo(name)
     except (OSError, ValueError, LookupError):
-        raise InvalidInput(f"{place}: timezone: a name like Europe/Berlin was expected, found {name!r}") from None
+        raise InvalidInput(
+            f"{place}: timezone: a name like Europe/Berlin was expected, found {shown(name)}"
+        ) from None

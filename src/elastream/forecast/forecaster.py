@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from elastream.forecast.history import Floats, History
-from elastream.forecast.model import HORIZONS, LEAST_ROWS, Basis, Fit, fitted
+from elastream.forecast.history import LONGEST_S, Floats, History
+from elastream.forecast.model import HORIZONS, LEAST_ROWS, Basis, Fit, Rows, fitted, moving_average
 from elastream.forecast.seasons import find_seasons
 from elastream.forecast.trust import Score, score
 
 JUDGED = 1024
 """Slots back to which forecasts are kept, to be judged."""
+_UNREST, _QUIET = 0.05, 0.3  # weight of the newest move; of the mean move, in which nothing moved lately
 _REFIT = 32  # a fit is made anew when the history has grown by such a part of its length
 
 
@@ -36,12 +38,14 @@ class Forecast:
     offset: float
     residuals: Floats
     """On a log scale, by how much the rate was above the median of such forecasts, sorted."""
+    independent: float
+    """How many of them do not overlap: of few, the highest are rarely the highest that there can be."""
 
     def quantile(self, share: float) -> float:
         """The rate that is not exceeded with this probability, of 0.5 and more."""
         if not len(self.residuals) or share <= 0.5:
             return self.median
-        above = max(0.0, float(np.quantile(self.residuals, share)))
+        above = max(0.0, float(np.quantile(self.residuals, min(1.0, share * (1 + 1 / self.independent)))))
         # never below the median, by rounding neither
         return max(self.median, (self.median + self.offset) * math.exp(above) - self.offset)
 
@@ -78,6 +82,14 @@ class Forecaster:
             forecaster = forecaster.observed(at_s, rate)
         return forecaster
 
+    @staticmethod
+    def begun_with(rates: Sequence[tuple[float, float]], now_s: float) -> Forecaster:
+        """With a recording from before. One whose last rate is not of the last two weeks by this clock, as that of
+        a trace or a simulation, is taken to have ended just now."""
+        last_s = rates[-1][0] if rates else now_s
+        moved_s = 0.0 if now_s - LONGEST_S <= last_s <= now_s else now_s - last_s
+        return Forecaster().warmed((at_s + moved_s, rate) for at_s, rate in rates)
+
     def forecast(self, horizon_s: float) -> Forecast:
         """The rate so long after the newest one."""
         history = self.history
@@ -86,7 +98,7 @@ class Forecaster:
         from_slots, start = self._trusted(after - 1) if after else (0, 0.0)
         to_slots, end = self._trusted(after)
         change = start + (end - start) * (slots - from_slots) / (to_slots - from_slots)
-        found = self.score(after)  # between two horizons the longer tells, which rather errs more
+        found = self.scores[after]  # between two horizons the longer tells, which rather errs more
         median = max(0.0, (history.last + history.offset) * math.exp(change) - history.offset)
         return Forecast(
             horizon_s=horizon_s,
@@ -95,41 +107,59 @@ class Forecaster:
             score=replace(found, horizon_s=horizon_s),
             offset=history.offset,
             residuals=self._residuals(after, found.share),
+            independent=found.judged / HORIZONS[after],
         )
 
-    @property
+    @cached_property
     def scores(self) -> tuple[Score, ...]:
         """Of each of the model's horizons."""
-        return tuple(map(self.score, range(len(HORIZONS))))
-
-    def score(self, index: int) -> Score:
-        """Of one of the model's horizons, by its place among them."""
-        horizon = HORIZONS[index]
-        return score(horizon * (self.history.step_s or 0.0), horizon, *self._judged(index))
+        step_s = self.history.step_s or 0.0
+        return tuple(
+            score(horizon * step_s, horizon, *judged[1:])
+            for horizon, judged in zip(HORIZONS, self._judged, strict=True)
+        )
 
     def _trusted(self, index: int) -> tuple[int, float]:
         """The horizon in slots, and the change until then on a log scale, as far as it is trusted."""
         made = self.made[index, -1] if self.made.shape[1] else math.nan
-        found, offset = self.score(index), self.history.offset
+        found, offset = self.scores[index], self.history.offset
         if not (found.share and math.isfinite(made)):
             return HORIZONS[index], 0.0
         return HORIZONS[index], found.believed(math.log((made + offset) / (self.history.last + offset)))
 
-    def _judged(self, index: int) -> tuple[Floats, Floats]:
-        """Of the forecasts that have come due: the changes that they said, and those that were."""
-        horizon, history = HORIZONS[index], self.history
-        kept = min(self.made.shape[1], len(history))
+    @cached_property
+    def _judged(self) -> tuple[tuple[Rows, Floats, Floats], ...]:
+        """Of each horizon's forecasts that have come due: where they were made, the changes that they said, and
+        those that were."""
+        return tuple(map(self._judged_at, range(len(HORIZONS))))
+
+    def _judged_at(self, index: int) -> tuple[Rows, Floats, Floats]:
+        horizon, history, kept = HORIZONS[index], self.history, self._kept
         if kept <= horizon:
-            return np.empty(0), np.empty(0)
+            return np.empty(0, dtype=np.int64), np.empty(0), np.empty(0)
         logs, seen = history.logs[-kept:], history.seen[-kept:]
         made = self.made[index, -kept:-horizon]
         due = np.isfinite(made) & seen[:-horizon] & seen[horizon:]
         then = logs[:-horizon][due]
-        return np.log(made[due] + history.offset) - then, logs[horizon:][due] - then
+        return np.flatnonzero(due), np.log(made[due] + history.offset) - then, logs[horizon:][due] - then
 
     def _residuals(self, index: int, share: float) -> Floats:
-        forecast, happened = self._judged(index)
-        return np.sort(happened - share * forecast)
+        """As many as there would be with the present unrest: in restless times all errors are larger."""
+        due, forecast, happened = self._judged[index]
+        if not len(due):
+            return forecast
+        return np.sort((happened - share * forecast) / self._unrest[due] * self._unrest[-1])
+
+    @cached_property
+    def _unrest(self) -> Floats:
+        """How much the rate moved from slot to slot lately, as of each slot that forecasts were made in."""
+        kept = self._kept
+        moves = np.abs(np.diff(self.history.logs[-kept - 1 :], prepend=self.history.logs[-kept - 1 :][:1]))[-kept:]
+        return moving_average(moves, _UNREST) + _QUIET * float(moves.mean()) + 1e-9
+
+    @property
+    def _kept(self) -> int:
+        return min(int(self.made.shape[1]), len(self.history))
 
     def _refitted(self, history: History) -> Forecaster:
         """The horizon whose fit is the oldest is fitted anew, where that is due: at most one at a time."""

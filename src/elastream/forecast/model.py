@@ -35,7 +35,7 @@ class Basis:
 
     def __init__(self, logs: Floats) -> None:
         self.logs = logs
-        self.averages = [_moving_average(logs, weight) for weight in _AVERAGES]
+        self.averages = [moving_average(logs, weight) for weight in _AVERAGES]
         self._usual: dict[int, Floats] = {}
 
     def usual(self, season: int) -> Floats:
@@ -127,7 +127,7 @@ def _robust_ridge(features: Floats, changes: Floats, ridge: float, start: Floats
     return np.asarray(found / scale)
 
 
-def _moving_average(logs: Floats, weight: float) -> Floats:
+def moving_average(logs: Floats, weight: float) -> Floats:
     smoothed, _ = lfilter([weight], [1.0, weight - 1.0], logs, zi=[(1.0 - weight) * logs[0]])
     return np.asarray(smoothed)
 

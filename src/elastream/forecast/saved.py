@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
+import logging
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PlainSerializer, PlainValidator
 
-from elastream.errors import InvalidInput
+from elastream.errors import InvalidInput, shown
 from elastream.forecast.forecaster import JUDGED, Forecaster
 from elastream.forecast.history import MOST_SLOTS, Floats, History
 from elastream.forecast.model import HORIZONS, Fit
-from elastream.formats import Strict, parse, shown
+from elastream.formats import Strict, parse
+
+_log = logging.getLogger(__name__)
 
 VERSION = 1
 """Higher once what was saved before could no longer be made sense of."""
@@ -74,6 +77,21 @@ def forecaster_from_dict(data: Any, place: str = "forecaster") -> Forecaster:
         return _restored(saved)
     except (ValueError, IndexError) as error:
         raise InvalidInput(f"{place}: not what was saved: {error}") from None
+
+
+def _or_anew(data: Any) -> Forecaster:
+    """Of another version or broken: it learns anew, and nothing else is lost by it."""
+    if isinstance(data, Forecaster):
+        return data
+    try:
+        return forecaster_from_dict(data)
+    except InvalidInput as error:
+        _log.warning("%s", error)
+        return Forecaster()
+
+
+Saved = Annotated[Forecaster, PlainValidator(_or_anew), PlainSerializer(forecaster_to_dict)]
+"""A forecaster as a field of what is kept as JSON."""
 
 
 def _restored(saved: _Saved) -> Forecaster:

@@ -11,6 +11,7 @@ from elastream.forecast.history import Floats
 
 _LEAST_JUDGED = 24  # forecasts, or as many as lie within four horizons: before that none is trusted
 _RECENT = 24  # forecasts, or as many as lie within two horizons: by these trust is lost
+_BEYOND = 1.5  # times the largest error before them: what happened is new, and what was learned is of another load
 _MEMORY = 384.0  # forecasts, after which a gain counts a third
 _ORDINARY, _MARGIN = 0.99, 1.5  # of the changes that were forecast; times that is still believed
 _FEW = 3.0  # independent gains, of which the spread is not known well
@@ -44,8 +45,12 @@ def score(horizon_s: float, slots: int, forecast: Floats, happened: Floats) -> S
         return Score(horizon_s=horizon_s, judged=count)
     errors, last_value_errors = np.abs(happened - forecast), np.abs(happened)
     gains = last_value_errors - errors
-    earned = (_standard_errors(gains, slots) - _FROM) / (_UNTIL - _FROM)
-    lately = 2 + _standard_errors(gains[-max(_RECENT, 2 * slots) :], slots)
+    recent = max(_RECENT, 2 * slots)
+    if count > recent and errors[-recent:].max() > _BEYOND * errors[:-recent].max():
+        earned = 0.0
+    else:
+        earned = (_standard_errors(gains, slots) - _FROM) / (_UNTIL - _FROM)
+    lately = 2 + _standard_errors(gains[-recent:], slots)
     return Score(
         horizon_s=horizon_s,
         judged=count,
