@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from elastream.policies.rules.metrics import METRICS, Unit
+from elastream.policies.rules.metrics import METRICS, Unit, unit_of
 from elastream.policies.rules.rule import (
     EVERY_OPERATOR,
     Acts,
@@ -29,8 +29,8 @@ times_s = st.integers(1, 100_000).map(float) | st.floats(1e-6, 1e7)
 
 @st.composite
 def triggers(draw: st.DrawFn) -> RuleTrigger:
-    metric = draw(st.sampled_from(sorted(METRICS)))
-    unit = METRICS[metric].unit
+    metric = draw(st.sampled_from([*sorted(METRICS), 'promql:sum(rate(x-y{a="b"}[1m]))']))
+    unit = unit_of(metric)
     most = 100.0 if unit is Unit.PERCENT else 1e12
     share = draw(st.just(1.0) | st.floats(0.01, 1.0))
     return RuleTrigger(
@@ -42,6 +42,7 @@ def triggers(draw: st.DrawFn) -> RuleTrigger:
         share=share,
         median=share == 1 and draw(st.booleans()),
         instances=draw(st.sampled_from(OverInstances)),
+        longest_hole_s=draw(st.none() | times_s),
     )
 
 

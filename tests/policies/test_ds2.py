@@ -16,7 +16,7 @@ from elastream.errors import InvalidInput
 from elastream.measurement import Reading, Snapshot
 from elastream.measurement.batch_cost import BatchCost
 from elastream.policies.catalog import create
-from elastream.policies.ds2 import DS2
+from elastream.policies.ds2 import AS_PUBLISHED, DS2
 from elastream.policies.knowledge import NOTHING_KNOWN, CapacityPoint, Correction, Knowledge
 from elastream.policies.proposal import Proposal, ReasonKind
 from elastream.testing import alike, chain, snapshot_of
@@ -169,7 +169,7 @@ def test_instances_that_differ_are_averaged() -> None:
 
 def test_the_advice_tells_what_was_measured_and_what_the_formula_gave() -> None:
     snapshot = one_operator(rate=250, per_instance=50, useful_share=0.5, instances=2, backlog=7.0)
-    advice = DS2(catch_up_s=None)(snapshot).advice["map"]
+    advice = AS_PUBLISHED(snapshot).advice["map"]
 
     assert advice.current == 2
     assert advice.parallelism == 3
@@ -223,11 +223,18 @@ def test_only_the_target_utilization_of_the_capacity_is_used(utilization: float,
 
 def test_a_backlog_is_worked_off_in_a_minute_by_default() -> None:
     assert parallelism(one_operator(rate=500, backlog=6_000)) == {"map": 6}
-    assert parallelism(one_operator(rate=500, backlog=6_000), catch_up_s=None) == {"map": 5}
+    assert parallelism(one_operator(rate=500, backlog=6_000), single_window=True) == {"map": 5}
 
 
 def test_for_a_backlog_at_most_as_much_again_is_asked() -> None:
     assert parallelism(one_operator(rate=500, backlog=6_000_000)) == {"map": 10}
+
+
+def test_a_backlog_is_worked_off_too_when_nothing_arrives_any_more() -> None:
+    paused = one_operator(rate=0, instances=3, backlog=6_000_000)
+    proposal = DS2(catch_up_s=60.0)(paused)
+    assert proposal.parallelism == {"map": 6}
+    assert "is to be gone in 8 h 20 min" in str(proposal.reasons[0]), "what is asked for, not what is wished"
 
 
 def test_a_backlog_that_is_soon_gone_asks_for_nothing() -> None:
@@ -307,7 +314,9 @@ def test_an_operator_at_its_most_is_named_as_the_bottleneck() -> None:
 
     assert proposal.parallelism == {"map": 8}
     assert proposal.names(ReasonKind.BOTTLENECK) == ("map",)
-    assert str(proposal.reasons[0]).startswith("map is the bottleneck: it can take 50% of what is asked")
+    assert str(proposal.reasons[0]).startswith(
+        "map is the bottleneck: with all instances that it may have, or that help, it can take 50%"
+    )
     assert proposal.expected_share == pytest.approx(0.5)
 
 
@@ -780,3 +789,21 @@ def test_skew_is_named_and_the_answer_is_what_would_be_right_without_it() -> Non
 
     assert proposal.parallelism == {"map": 2}
     assert proposal.names(ReasonKind.SKEW) == ("map",)
+
+
+@pytest.mark.parametrize(("rate", "told"), [(100.0, True), (5_000.0, False)])
+def test_where_the_state_is_most_of_the_work_it_says_so(rate: float, told: bool) -> None:
+    """Twelve partitions of 0.3 s each are 3.6 s of a batch; 100 records/s for 3 s are 0.3 s, 5,000/s are 15 s."""
+    cost = BatchCost(
+        per_record_s=0.001,
+        per_task_s=0.0,
+        per_state_partition_s=0.3,
+        state_partitions=12,
+        driver_s=0.0,
+        balance=1.0,
+        longest_batch_s=3.0,
+    )
+    stateful = Operator(name="map", state_partitions=12)
+    proposal = DS2()(replace(one_operator(rate=rate, operator=stateful), batch_costs={"map": cost}))
+
+    assert proposal.names(ReasonKind.STATE) == (("map",) if told else ())

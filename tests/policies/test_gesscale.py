@@ -10,14 +10,14 @@ from elastream.dataflow import Operator
 from elastream.errors import InvalidInput
 from elastream.measurement import Snapshot
 from elastream.nodes import Node, NodePool
-from elastream.policies.catalog import create, info
+from elastream.policies.catalog import Policy, create, info
 from elastream.policies.gesscale import Gesscale
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.mst.mst_model import Sustained
 from elastream.policies.proposal import Advice, ReasonKind
 from elastream.testing import alike, chain, snapshot_of
 
-PAPER = Gesscale(by_input_rate=False)
+PAPER = create("gesscale-paper")
 
 
 def on_a_line(**places_ms: float) -> NodePool:
@@ -67,7 +67,7 @@ def truth(n: int, ms: float) -> tuple[int, float, float]:
 FULL = seen(truth(1, 0), truth(2, 10), truth(3, 40), truth(4, 160))
 
 
-def advice(policy: Gesscale, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Advice:
+def advice(policy: Policy, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Advice:
     return policy(snapshot, knowledge).advice["map"]
 
 
@@ -116,7 +116,7 @@ def test_bounds_are_kept() -> None:
 def test_a_scale_up_that_gains_too_little_for_its_cost_is_skipped_with_a_reason() -> None:
     snapshot = window(nodes=("a", "b", "c", "d"), processed=300, waits=0.8)
     assert advice(PAPER, snapshot, FULL).parallelism == 5
-    found = advice(Gesscale(by_input_rate=False, least_gain=0.2), snapshot, FULL)
+    found = advice(create("gesscale-paper", {"least_gain": 0.2}), snapshot, FULL)
     assert (found.parallelism, found.nodes) == (4, None)
     assert "1 more would gain" in told(found, ReasonKind.HELD)
     assert "less than 20.0%" in told(found, ReasonKind.HELD)
@@ -130,7 +130,7 @@ def test_a_node_so_far_away_that_it_would_do_harm_does_not_join() -> None:
 
 def test_a_dear_node_gains_less() -> None:
     dear = replace(POOL, nodes=tuple(replace(node, cost=10.0 if node.name == "c" else 1.0) for node in POOL.nodes))
-    policy = Gesscale(by_input_rate=False, least_gain=0.1)
+    policy = create("gesscale-paper", {"least_gain": 0.1})
     assert advice(policy, window(waits=0.8, processed=184), FULL).parallelism == 3
     assert advice(policy, window(waits=0.8, processed=184, pool=dear), FULL).parallelism == 2
 
@@ -139,19 +139,19 @@ def test_by_the_input_rate_it_grows_by_more_than_one() -> None:
     found = advice(Gesscale(), window(waits=0.9, processed=184, arriving=290), FULL)
     assert (found.parallelism, found.nodes) == (4, ("a", "b", "c", "d"))
     assert found.target_per_s == pytest.approx(290)
-    assert "needs 290/s, 4 should sustain" in told(found, ReasonKind.FORMULA)
+    assert "290/s arrive, and 2 sustain 184/s: 4 should sustain" in told(found, ReasonKind.FORMULA)
 
 
 def test_a_backlog_asks_for_more() -> None:
     snapshot = window(nodes=("a",), waits=0.9, processed=100, arriving=150, backlog=180_000)
-    assert advice(Gesscale(), replace(snapshot, readings=snapshot.readings), FULL).target_per_s == 250
+    assert advice(Gesscale(catch_up_s=1800), snapshot, FULL).target_per_s == 250
 
 
 def test_while_it_works_off_its_backlog_in_time_it_is_left_alone() -> None:
     snapshot = window(waits=0.9, processed=184, arriving=150, backlog=18_000)
     found = advice(Gesscale(), snapshot, FULL)
     assert found.parallelism == 2
-    assert "to work off its backlog in 1800 s" in told(found, ReasonKind.HELD)
+    assert "enough for what arrives and for its backlog in 3600 s" in told(found, ReasonKind.HELD)
     assert advice(PAPER, snapshot, FULL).parallelism == 3
 
 
@@ -159,13 +159,14 @@ def test_it_grows_no_further_than_the_model_may_be_asked() -> None:
     pool = on_a_line(**{f"n{i}": float(i) for i in range(30)})
     snapshot = window(nodes=("n0",), waits=0.9, processed=100, arriving=5_000, pool=pool)
     found = advice(Gesscale(), snapshot, FULL)
-    assert found.parallelism == 8
-    assert "no further, as 9 instances are more than 2 times the 4" in told(found, ReasonKind.FORMULA)
+    assert found.parallelism == 16
+    assert "no further, as 17 instances are more than 4 times the 4" in told(found, ReasonKind.FORMULA)
 
 
-def test_before_the_model_is_calibrated_it_grows_one_by_one() -> None:
-    snapshot = window(waits=0.9, processed=184, arriving=500)
-    assert advice(Gesscale(), snapshot, seen(truth(1, 0), truth(2, 10))).parallelism == 3
+def test_before_the_model_is_calibrated_it_grows_one_by_one_without_a_prior() -> None:
+    snapshot, two = window(waits=0.9, processed=184, arriving=290), seen(truth(1, 0), truth(2, 10))
+    assert advice(Gesscale(prior=False), snapshot, two).parallelism == 3
+    assert advice(Gesscale(), snapshot, two).parallelism == 4
 
 
 # --- scaling down -----------------------------------------------------------------------------------------------

@@ -198,5 +198,15 @@ def test_a_task_that_is_larger_than_others_and_no_more_than_an_instance_can_do_i
     assert found_in([spread(4, tasks=16, most=250)]) == ()
 
 
+def test_partitions_that_cannot_be_shared_evenly_are_no_skew() -> None:
+    """9 instances have 12 partitions, so three of them have two: "its hottest key has 7% of the records"."""
+    shared = Measurement(operator="map", readings=(spread(9, tasks=9, most=170),), partitions=12)
+    assert imbalance(shared) == ()
+    assert shared.hottest_key == 0
+    hot = Measurement(operator="map", readings=(spread(9, tasks=9, most=500),), partitions=12)
+    assert [reason.kind for reason in imbalance(hot)] == [ReasonKind.SKEW]
+    assert hot.hottest_key == pytest.approx(0.4)
+
+
 def test_one_instance_alone_has_no_skew_whatever_its_tasks() -> None:
     assert found_in([spread(1, tasks=16, most=900)]) == ()

@@ -72,9 +72,9 @@ def test_a_sentence_says_everything() -> None:
     )
     assert sentence(written.rule) == (
         "Divide the instances of every operator by 2, never below 0.5 times the size that it began with, when "
-        "the CPU utilization of any one instance is below 20 % for at least 10 min in at least 90 % of the "
-        "readings, and the latency (highest of its instances) is below 0.5 s for at least 90 s by the median of "
-        "the readings, unless it was scaled out within the last 5 min or scaled in within the last 2 min. "
+        "the CPU utilization of any one instance is below 20 % for at least 10 min in at least 90 % of that "
+        "time, and the latency (highest of its instances) is below 0.5 s for at least 90 s by the median over "
+        "that time, unless it was scaled out within the last 5 min or scaled in within the last 2 min. "
         "It acts once each time that this becomes true."
     )
 

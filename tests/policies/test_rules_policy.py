@@ -20,7 +20,7 @@ from elastream.engines.simulated.engine_model import EngineModel, OperatorModel,
 from elastream.errors import InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.engine import RescaleOutcome
-from elastream.manager.events import Decided, Event, Renewed, Trouble
+from elastream.manager.events import Decided, Event, Proposed, Renewed, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
 from elastream.manager.store import Store
@@ -30,7 +30,17 @@ from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import create, info
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Proposal, ReasonKind
-from elastream.policies.rules import RuleSet, every_operator, mebibytes, minutes, percent, rule, rules, seconds
+from elastream.policies.rules import (
+    RuleSet,
+    every_operator,
+    mebibytes,
+    minutes,
+    percent,
+    query,
+    rule,
+    rules,
+    seconds,
+)
 from elastream.testing import alike, chain, snapshot_of
 
 KNOBS = build(Knobs, info("rules").knobs, place="test")
@@ -83,6 +93,28 @@ class TestProposals:
         proposal, _ = asked(rules(latency.for_at_least(seconds(10))), 1, 1)
         assert proposal.parallelism == {"map": 2, "sink": 1}
         assert reasons(proposal)[ReasonKind.NO_DATA] == "the rule 'slow': no reading of latency in this window"
+
+    def test_what_nobody_brings_is_told_for_the_whole_pipeline(self) -> None:
+        lag = rule("lag").scale_out("map").by(1).never_above(9).when(query("sum(lag)")).above(1)
+        proposal, _ = asked(rules(out(), lag.for_at_least(seconds(10))), 1, 1)
+        assert [reason.text for reason in proposal.reasons] == [
+            "the rule 'lag' waits for promql:sum(lag), which nobody brings so far"
+        ]
+
+    def test_so_is_what_is_brought_of_some_operators_only(self) -> None:
+        """No reading at all came of sink: no agent is there, say, or it can read nothing."""
+        policy, knowledge = Rules(rules=rules(out(operator=every_operator))), NOTHING_KNOWN
+        snapshot = snapshot_of(
+            edges=chain("source", "map", "sink"),
+            source_rates={"source": 1_000},
+            readings=alike("map", instances=2, backlog=1, window_s=10),
+        )
+        told = []
+        for _ in range(3):
+            knowledge = policy.remember(snapshot, knowledge.watched(10.0, snapshot.plan, interval_s=10.0))
+            told.append([reason.text for reason in policy(snapshot, knowledge).reasons])
+        waits = "the rule 'long queue' waits for queue_length, which nobody brings of sink so far"
+        assert told == [[], [], [waits]]
 
     def test_its_limit_and_the_operators_own_bounds_are_told(self) -> None:
         proposal, _ = asked(rules(out(most=2)), 200, 200)
@@ -163,6 +195,11 @@ class Pipeline:
         assert len(self.clock.acted_s) == sum(isinstance(event, Decided) for event in self.events)
         return self.clock.acted_s
 
+    def reasons(self) -> list[str]:
+        """Why map is as it is, in every proposal."""
+        proposals = [event.proposal for event in self.events if isinstance(event, Proposed)]
+        return [reason.text for proposal in proposals for reason in proposal.advice["map"].reasons]
+
     def told(self, kind: type[Any]) -> list[str]:
         return [event.what for event in self.events if isinstance(event, kind)]
 
@@ -174,6 +211,7 @@ class JumpingClock:
         self.engine = engine
         self.ahead_s = 0.0
         self.acted_s: list[float] = []
+        self.gaps: tuple[str, ...] = ()
 
     def now(self) -> float:
         return self.engine.now() + self.ahead_s
@@ -195,7 +233,7 @@ class JumpingClock:
         return self.engine.rescale(decision)
 
     def measure(self) -> Snapshot:
-        return replace(self.engine.measure(), at_s=self.now())
+        return replace(self.engine.measure(), at_s=self.now(), gaps=self.gaps)
 
 
 def test_a_guard_time_is_kept_from_one_action_to_the_next() -> None:
@@ -230,6 +268,43 @@ def test_a_restart_loses_no_guard_time_and_nothing_that_was_seen(tmp_path: Path)
             pipeline.start(Rules(rules=rules(out(guard_s=60))))
             pipeline.ticks(4)
         assert pipeline.decided_s() == [15, 75]
+
+
+def test_windows_with_gaps_are_a_hole_and_not_a_time_in_which_the_rule_held() -> None:
+    """As on Spark while it cannot be asked: the manager leaves such windows out, and so do evaluators."""
+    pipeline = Pipeline(rules(out(guard_s=600)))
+    pipeline.ticks(1)
+    pipeline.clock.gaps = ("Spark does not answer",)
+    pipeline.ticks(12)
+    pipeline.clock.gaps = ()
+    pipeline.ticks(1)
+    assert pipeline.decided_s() == []
+    pipeline.ticks(2)
+    assert pipeline.decided_s() == [80], "once two windows after the hole cover its ten seconds"
+    assert any("60 s without a reading" in text for text in pipeline.reasons())
+
+
+def test_a_few_windows_with_gaps_are_tolerated() -> None:
+    pipeline = Pipeline(rules(out(guard_s=600)))
+    pipeline.ticks(1)
+    pipeline.clock.gaps = ("Spark does not answer",)
+    pipeline.ticks(1)
+    pipeline.clock.gaps = ()
+    pipeline.ticks(1)
+    assert pipeline.decided_s() == [15]
+
+
+def test_after_a_restart_the_time_in_which_nobody_looked_is_a_hole(tmp_path: Path) -> None:
+    slow = rule("long queue").scale_out("map").by(1).never_above(9)
+    written = rules(slow.when("queue_length").above(100).for_at_least(seconds(30)))
+    for away_s, acts_s in ((5.0, [35]), (3_600.0, [65])):
+        with Store(tmp_path / f"{away_s}.db") as store:
+            pipeline = Pipeline(written, store)
+            pipeline.ticks(6)
+            pipeline.clock.ahead_s += away_s
+            pipeline.start(Rules(rules=written))
+            pipeline.ticks(7)
+            assert pipeline.decided_s()[:1] == acts_s
 
 
 def test_the_original_size_survives_a_restart(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ WRONG = [
     ("rules:\n- 5\n", 2, "rules[0]: Input should be an object, found 5"),
     ("rules: [\n", 2, "not valid YAML"),
     ("rules: []\nrules: []\n", 2, "the key 'rules' is given twice"),
-    ("&a [*a]", None, "found list"),
+    ("&a [*a]", 1, "aliases may stand for"),
 ]  # fmt: skip
 
 

@@ -43,10 +43,8 @@ class Caps:
         if not self.bottlenecks:
             return ()
         name, share = min(self.bottlenecks.items(), key=lambda item: (item[1], item[0]))
-        text = (
-            f"{name} is the bottleneck: it can take {share:.0%} of what is asked, and more instances do not help"
-        )
-        return (Reason(kind=ReasonKind.BOTTLENECK, text=text),)
+        told = f"with all instances that it may have, or that help, it can take {share:.0%} of what is asked"
+        return (Reason(kind=ReasonKind.BOTTLENECK, text=f"{name} is the bottleneck: {told}"),)
 
 
 def limits(

@@ -23,12 +23,14 @@ from elastream.policies.proposal import Advice, Proposal, Reason, ReasonKind
 from elastream.policies.rules.check import check_usable, unknown_operator
 from elastream.policies.rules.evaluation import OperatorReading, TriggerHistory
 from elastream.policies.rules.files import read_rules, version_of
-from elastream.policies.rules.metrics import METRICS, Metric
+from elastream.policies.rules.metrics import Metric, metric_named
 from elastream.policies.rules.rule import NO_RULES, RuleSet
 from elastream.policies.rules.sentences import bound_text, metric_text
 from elastream.policies.rules.verdicts import RuleVerdict, Standing, verdicts, winner
 from elastream.policies.sizes import Sizes
-from elastream.texts import number_text
+from elastream.texts import listed_text, number_text
+
+_TIME_TO_BRING = 3  # intervals, before a metric that nobody brought is told of
 
 
 @policy(
@@ -63,11 +65,14 @@ class Rules:
 
     def remember(self, snapshot: Snapshot, knowledge: Knowledge) -> Knowledge:
         readings = operator_readings(snapshot, self.rules, knowledge.watched_s)
-        return replace(knowledge, rules=knowledge.rules.with_readings(self.rules, readings))
+        interval_s = knowledge.interval_s or snapshot.window_s
+        memory = knowledge.rules.with_readings(self.rules, readings, interval_s=interval_s)
+        return replace(knowledge, rules=memory)
 
     def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
         advice = {name: self._advice(snapshot, knowledge, name) for name in snapshot.dataflow.scalable}
-        return Proposal(policy="rules", advice=advice, reasons=tuple(self._reasons(snapshot.dataflow)))
+        reasons = (*self._reasons(snapshot.dataflow), *self._unbrought(snapshot.dataflow, knowledge))
+        return Proposal(policy="rules", advice=advice, reasons=reasons)
 
     def for_pipeline(self, dataflow: Dataflow) -> Rules:
         """The same for a pipeline that is known; a rule for an operator that it does not have is refused."""
@@ -102,6 +107,20 @@ class Rules:
             for text in unknown_operator(rule, dataflow):
                 yield Reason(kind=ReasonKind.NO_DATA, text=f"the rule {rule.name!r} does nothing: {text}")
 
+    def _unbrought(self, dataflow: Dataflow, knowledge: Knowledge) -> Iterator[Reason]:
+        """Metrics of which there never was a reading, once there was time for some."""
+        if knowledge.watched_s < _TIME_TO_BRING * knowledge.interval_s:
+            return
+        for rule in self.rules.rules:
+            seen = knowledge.rules.evaluators.get(rule.key, {})
+            names = [name for name in dataflow.scalable if rule.applies_to(name)]
+            for metric in sorted({trigger.metric for trigger in rule.triggers}):
+                lacking = [name for name in names if name not in seen or not seen[name].has_read(metric)]
+                if lacking:
+                    of = "" if lacking == names else f" of {listed_text(lacking)}"
+                    text = f"the rule {rule.name!r} waits for {metric}, which nobody brings{of} so far"
+                    yield Reason(kind=ReasonKind.NO_DATA, text=text)
+
     def _advice(self, snapshot: Snapshot, knowledge: Knowledge, name: str) -> Advice:
         advice = measured(snapshot, name)
         current, now_s = snapshot.plan[name], knowledge.watched_s
@@ -116,13 +135,20 @@ class Rules:
 
 
 def operator_readings(snapshot: Snapshot, rules: RuleSet, at_s: float) -> Iterator[OperatorReading]:
-    """What the rules look at, of every operator that may be scaled."""
-    metrics = [METRICS[name] for name in sorted(rules.metrics) if name in METRICS]
+    """What the rules look at, of every operator that may be scaled; what came late first, as it is older."""
+    for late in snapshot.late:
+        if late.operator in snapshot.dataflow.scalable:
+            yield OperatorReading(operator=late.operator, at_s=at_s - late.age_s, values=late.values)
+    metrics = [metric for name in sorted(rules.metrics) if (metric := metric_named(name)) is not None]
     for operator in snapshot.dataflow.scalable:
         if operator in snapshot.measurements:
             readings = snapshot.measurements[operator].readings
             values = {metric.name: dict(_by_instance(metric, readings)) for metric in metrics}
-            yield OperatorReading(operator=operator, at_s=at_s, values=values)
+            # an agent reads in a moment, an engine measures a window
+            windows_s = (reading.window_s for reading in readings if reading.metrics is None)
+            yield OperatorReading(
+                operator=operator, at_s=at_s, values=values, window_s=min(windows_s, default=0.0)
+            )
 
 
 def _by_instance(metric: Metric, readings: Iterable[Reading]) -> Iterator[tuple[int, float]]:
@@ -171,7 +197,18 @@ def _status(history: TriggerHistory) -> str:
     if not history.meets():
         return f"{now}, and it was not {bound_text(trigger)} throughout"
     wanted = duration_text(trigger.for_at_least_s)
-    return f"{now}, {bound_text(trigger)} for {duration_text(history.covers_s)} of {wanted}"
+    held = f"{now}, {bound_text(trigger)} for {duration_text(history.covers_s)} of {wanted}"
+    return f"{held}{_holes_text(history)}"
+
+
+def _holes_text(history: TriggerHistory) -> str:
+    """What is missing, so that the time is not covered."""
+    if history.covers_s >= history.trigger.for_at_least_s or not history.holes:
+        return ""
+    last, now_s = history.holes[-1], history.samples[-1].at_s
+    length, ago = duration_text(last.to_s - last.from_s), duration_text(now_s - last.to_s)
+    tolerated = duration_text(history.longest_hole_s)
+    return f"; {length} without a reading, which ended {ago} ago, are more than the {tolerated} that are tolerated"
 
 
 def _news(before: Rules, rules: RuleSet) -> str:

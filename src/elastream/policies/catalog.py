@@ -64,6 +64,8 @@ class PolicyInfo:
     """Options that this name sets."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
     """How its authors run it: the manager's knobs, where they differ from the manager's own defaults."""
+    whole_jobs: bool = False
+    """It decides the number of executors of a whole job, and has no opinion on the operators of a pipeline."""
     origin: str = ""
     """The package that it comes from, with its version; empty for elastream's own."""
 
@@ -81,6 +83,7 @@ def policy(
     good_for: str,
     preset: Mapping[str, Any] | None = None,
     knobs: Mapping[str, Any] | None = None,
+    whole_jobs: bool = False,
 ) -> Callable[[PolicyClass], PolicyClass]:
     """Describe a policy class for the catalog, under a name; several names may share a class."""
 
@@ -93,6 +96,7 @@ def policy(
             options_class=options_class,
             preset=preset or {},
             knobs=knobs or {},
+            whole_jobs=whole_jobs,
         )
         setattr(options_class, _DESCRIPTIONS, {**_descriptions(options_class), name: described})
         return options_class
@@ -139,11 +143,12 @@ def info(name: str) -> PolicyInfo:
 
 def keeping(policy: Policy, latency_s: float | None) -> Policy:
     """The policy, with a backlog gone as soon as the latency asks for, where it works one off."""
-    catch_up_s = getattr(policy, "catch_up_s", None)
-    if latency_s is None or catch_up_s is None:
-        return policy
     options: Any = policy
-    return cast(Policy, replace(options, catch_up_s=min(catch_up_s, latency_s)))
+    leaves_it_alone = getattr(options, "single_window", False) and options.catch_up_s is None
+    if latency_s is None or not hasattr(options, "catch_up_s") or leaves_it_alone:
+        return policy
+    catch_up_s = latency_s if options.catch_up_s is None else min(options.catch_up_s, latency_s)
+    return cast(Policy, replace(options, catch_up_s=catch_up_s))
 
 
 def create(name: str, options: Mapping[str, Any] | None = None) -> Policy:

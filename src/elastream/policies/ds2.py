@@ -15,23 +15,26 @@ Departures from the paper are listed in docs/policies/ds2.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from elastream.dataflow import Operator
 from elastream.dataflow.graph import MOST_INSTANCES
+from elastream.durations import text as duration_text
 from elastream.measurement import Snapshot
 from elastream.measurement.batch_cost import BatchCost
 from elastream.measurement.evidence import Seen
-from elastream.measurement.flow import Flow, flow, flow_at
+from elastream.measurement.flow import Flow, behind, flow, flow_at
 from elastream.measurement.thresholds import NO_CORE
 from elastream.options import check_bounds, option
 from elastream.policies.advice import because, bounded, measured, no_data, whole
 from elastream.policies.bottleneck import ROUNDING, Asked, Caps, caps, expected_share, limits, moved
 from elastream.policies.catalog import policy
 from elastream.policies.curve import Curve, EvenCurve, LearnedCurve, Linear, Skewed, learn
-from elastream.policies.drain import drain_per_s, drain_s, room_for_action
+from elastream.policies.drain import BacklogDrain, drain_s, drains, room_for_action
+from elastream.policies.foresight import NOTHING_FORESEEN, Foresight, foresee
 from elastream.policies.imbalance import imbalance
 from elastream.policies.knowledge import NOTHING_KNOWN, CapacityPoint, Knowledge
 from elastream.policies.proposal import Advice, Proposal, Reason, ReasonKind
@@ -46,6 +49,9 @@ _WAITING = (
 _SURE = 3.0  # standard errors by which a need must stand out to grow
 _SURE_TO_SHRINK = 4.0  # as nothing is lost by waiting
 _WORTH = 0.05  # of the instances must be saved for an action to pay
+_CATCH_UP_WINDOWS = 2.0  # windows in which a queue is to be gone
+_MOSTLY_STATE = 0.5  # of the work of a batch
+_TELLING_ROOM = 0.01  # less is told to nobody
 _BEHIND_S = 1.0  # of what it must process: with more waiting in every window, it is behind
 
 
@@ -63,7 +69,7 @@ class _Queue(Enum):
     summary="DS2 as published: each window alone, a backlog left alone, every change carried out",
     needs="useful time, records in and out of every operator; source rates",
     good_for="comparing with the paper, and loads without noise, periods or stalls",
-    preset={"single_window": True, "catch_up_s": None},
+    preset={"single_window": True},
     knobs={"scale_down_delay_s": 0, "rollback_intervals": 1},
 )
 @policy(
@@ -72,6 +78,13 @@ class _Queue(Enum):
     needs="useful time, records in and out of every operator; source rates",
     good_for="operators that scale sub-linearly: right after two steps, where ds2 creeps up",
     preset={"learned_curve": True},
+)
+@policy(
+    "ds2-forecast",
+    summary="DS2 that sizes for the load that is expected, as far as its forecasts have earned trust",
+    needs="useful time, records in and out of every operator; source rates",
+    good_for="loads that come again every day or hour; where an action, or being late for a rise, is expensive",
+    preset={"short_costs": 30.0, "target_utilization": 0.7},
 )
 @policy(
     "ds2",
@@ -92,21 +105,31 @@ class DS2:
         most=1,
     )
     catch_up_s: float | None = option(
-        60.0, "how fast a standing backlog should be gone; none leaves it alone", unit="s", least=0.001
+        None, "how fast a standing backlog should be gone; none is two intervals", unit="s", least=0.001
     )
     shared_workers: bool = option(False, "the engine's workers run every operator (Timely): sum the needs")
     learned_curve: bool = option(False, "fit α·n^β to what was seen, in place of linear scaling")
-    single_window: bool = option(False, "decide by the last window alone, as published")
+    short_costs: float | None = option(
+        None,
+        "look ahead: how many times as bad a missing instance is as an idle one; none is not to",
+        unit="times",
+        least=1,
+        most=1e6,
+    )
+    single_window: bool = option(
+        False, "decide by the last window alone, and with no catch_up_s leave a backlog alone, as published"
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
 
     def __call__(self, snapshot: Snapshot, knowledge: Knowledge = NOTHING_KNOWN) -> Proposal:
         seen = Seen(snapshot=snapshot) if self.single_window else knowledge.evidence.seen(snapshot)
+        ahead = self._ahead(seen, knowledge)
         curves = {name: self._curve(seen, knowledge, name) for name in snapshot.dataflow.scalable}
         stuck = {name: text for name in curves if (text := _not_parallel(snapshot, knowledge.of(name), name))}
         limit = {} if self.shared_workers else limits(seen.snapshot, curves, stuck)
-        asked = self._asked(seen, knowledge, curves)
+        asked = self._asked(snapshot, seen, knowledge, curves, ahead)
         capped = caps(seen.snapshot, asked, limit)
         sizing = _Sizing(
             raw=snapshot,
@@ -115,19 +138,32 @@ class DS2:
             asked=asked,
             caps=capped,
             flow=_flow(seen, asked, capped),
-            steady=_flow(seen, self._steadily(seen, knowledge), capped),
+            steady=_flow(seen, self._steadily(seen, knowledge, ahead), capped),
+            ahead=ahead,
+            later=_flow(seen, self._later(asked, knowledge, ahead), capped) if ahead.sources else None,
         )
+        advice = {name: self._advice(sizing, name, curve) for name, curve in curves.items()}
+        if any(one.parallelism not in (None, one.current) for one in advice.values()):
+            grows = any((one.parallelism or 0) > one.current for one in advice.values())
+            sizing = replace(sizing, acts=True, grows=grows)
+            advice = {name: self._advice(sizing, name, curve) for name, curve in curves.items()}
         proposal = Proposal(
             policy=self._name,
-            advice={name: self._advice(sizing, name, curve) for name, curve in curves.items()},
+            advice=advice,
             reasons=(*asked.reasons, *capped.reasons),
             expected_share=expected_share(seen.snapshot, limit),
+            outlook=ahead.outlooks,
         )
         return self._shared(snapshot, proposal) if self.shared_workers else proposal
 
     @property
     def _name(self) -> str:
+        if self.short_costs is not None:
+            return "ds2-forecast"
         return "ds2-learned" if self.learned_curve else "ds2-paper" if self.single_window else "ds2"
+
+    def remember(self, snapshot: Snapshot, knowledge: Knowledge) -> Knowledge:
+        return knowledge.forecasting(snapshot, wanted=self.short_costs is not None)
 
     def _curve(self, seen: Seen, knowledge: Knowledge, name: str) -> Curve | None:
         """What the operator can do with n instances; None where nothing was measured."""
@@ -141,7 +177,8 @@ class DS2:
 
     def _even_curve(self, snapshot: Snapshot, knowledge: Knowledge, name: str) -> EvenCurve | None:
         if name in snapshot.batch_costs:
-            return snapshot.batch_costs[name]
+            cost = snapshot.batch_costs[name]
+            return cost if self.learned_curve else cost.linear
         learned = learn(knowledge.of(name)) if self.learned_curve else None
         if learned is not None:
             return learned
@@ -150,7 +187,14 @@ class DS2:
             return None
         return Linear(rates.true_per_instance)
 
-    def _asked(self, seen: Seen, knowledge: Knowledge, curves: Mapping[str, Curve | None]) -> Asked:
+    def _asked(
+        self,
+        newest: Snapshot,
+        seen: Seen,
+        knowledge: Knowledge,
+        curves: Mapping[str, Curve | None],
+        ahead: Foresight,
+    ) -> Asked:
         """What is asked of the sources, and of every operator on top of what reaches it."""
         snapshot = seen.snapshot
         corrections = {name: knowledge.correction(name) for name in snapshot.source_rates}
@@ -162,23 +206,55 @@ class DS2:
             for name, ratio in corrections.items()
             if ratio != 1.0
         ]
-        steadily = self._steadily(seen, knowledge).source_rates
-        extra: Mapping[str, float] = {}
-        if self.catch_up_s is not None:
-            within_s = drain_s(self.catch_up_s, knowledge.action_s)
-            extra = drain_per_s(snapshot, curves, within_s=within_s)
-        if extra:
-            waiting = math.fsum(snapshot.measurements[name].totals.backlog or 0.0 for name in extra)
-            text = f"a backlog of {number_text(waiting)} records is to be gone in {within_s:g} s"
+        reasons += [
+            Reason(
+                kind=ReasonKind.ROOM, text=f"has room for {share:.0%} more of {name}: so much does its load move"
+            )
+            for name, share in seen.room.items()
+            if share >= _TELLING_ROOM and name not in ahead.sources
+        ]
+        reasons += ahead.reasons(snapshot.source_rates)
+        steadily = self._steadily(seen, knowledge, ahead).source_rates
+        waiting: Mapping[str, BacklogDrain] = {}
+        catch_up_s = self._catch_up_s(snapshot)
+        if catch_up_s is not None:
+            within_s = drain_s(catch_up_s, knowledge.action_s)
+            waiting = drains(snapshot, newest, curves, within_s=within_s)
+        if waiting:
+            records = number_text(math.fsum(drain.records for drain in waiting.values()))
+            gone_in_s = max(drain.gone_in_s for drain in waiting.values())
+            text = f"a backlog of {records} records is to be gone in {duration_text(gone_in_s)}"
             reasons.append(Reason(kind=ReasonKind.CATCH_UP, text=text))
+        extra = {name: drain.extra_per_s for name, drain in waiting.items()}
         sources = {name: rate * corrections[name] for name, rate in steadily.items()}
         return Asked(source_rates=sources, extra_per_s=extra, reasons=tuple(reasons))
 
-    def _steadily(self, seen: Seen, knowledge: Knowledge) -> Asked:
-        """What arrives, with the room to work off what an action of the usual length leaves waiting."""
-        room = 0.0 if self.catch_up_s is None else room_for_action(self.catch_up_s, knowledge.action_s)
-        rates = {name: (1 + room) * rate for name, rate in seen.snapshot.source_rates.items()}
-        return Asked(source_rates=rates, extra_per_s={})
+    def _catch_up_s(self, snapshot: Snapshot) -> float | None:
+        if self.catch_up_s is not None:
+            return self.catch_up_s
+        return None if self.single_window else _CATCH_UP_WINDOWS * snapshot.window_s
+
+    def _ahead(self, seen: Seen, knowledge: Knowledge) -> Foresight:
+        if self.single_window:
+            return NOTHING_FORESEEN
+        ready = self._steadily(seen, knowledge, NOTHING_FORESEEN).source_rates
+        return foresee(seen.snapshot, knowledge, ready, short_costs=self.short_costs, used=self.target_utilization)
+
+    def _steadily(self, seen: Seen, knowledge: Knowledge, ahead: Foresight) -> Asked:
+        """What arrives, with the room to work off what an action of the usual length leaves waiting; and what is
+        about to arrive."""
+        catch_up_s = self._catch_up_s(seen.snapshot)
+        room = 0.0 if catch_up_s is None else room_for_action(catch_up_s, knowledge.action_s)
+        rates = {
+            n: (1 + max(room, seen.room.get(n, 0.0))) * rate for n, rate in seen.snapshot.source_rates.items()
+        }
+        soon = {name: one.soon_per_s for name, one in ahead.sources.items()}
+        return Asked(source_rates={**rates, **soon}, extra_per_s={})
+
+    def _later(self, asked: Asked, knowledge: Knowledge, ahead: Foresight) -> Asked:
+        """What arrives for as long as a new size is meant to last."""
+        later = {n: one.later_per_s * knowledge.correction(n) for n, one in ahead.sources.items()}
+        return Asked(source_rates={**asked.source_rates, **later}, extra_per_s={})
 
     def _advice(self, sizing: _Sizing, name: str, curve: Curve | None) -> Advice:
         snapshot, target = sizing.raw, sizing.flow.required_per_s.get(name)
@@ -198,7 +274,21 @@ class DS2:
             kept = replace(advice, parallelism=advice.current)
             return because(kept, ReasonKind.NOT_PARALLEL, sizing.stuck[name])
         error = sizing.seen.errors.get(name, 0.0)
-        wanted = self._calm(operator, advice.current, need, curve, error=error, queue=sizing.queue(name))
+        wanted = self._calm(
+            operator,
+            advice.current,
+            need,
+            curve,
+            error=error,
+            queue=sizing.queue(name),
+            sure=0.0 if sizing.seen.stepped_up else _SURE * (1 - sizing.ahead.trusted),
+            acts=sizing.acts,
+        )
+        if sizing.later is not None:
+            later = self._need(operator, curve, sizing.later.required_per_s.get(name, 0.0))
+            enough = self._instances(operator, later, curve)
+            wanted = sizing.ahead.sized(advice.current, wanted, enough, grows=sizing.grows)
+            advice = replace(advice, least_saving=sizing.ahead.least_saving(advice.current))
         held = _held(advice, self._instances(operator, need, curve), wanted, error, queue=sizing.queue(name))
         advice = advice if held is None else because(advice, ReasonKind.HELD, held)
         steady_need = self._need(operator, curve, sizing.steady.required_per_s.get(name, 0.0))
@@ -222,17 +312,22 @@ class DS2:
         *,
         error: float,
         queue: _Queue = _Queue.NONE,
+        sure: float = _SURE,
+        acts: bool = False,
     ) -> int:
-        """A need must stand out from its scatter to change anything; a queue that stays speaks for itself."""
+        """A need must stand out from its scatter to change anything. A queue that stays speaks for itself, and
+        after a step of the load the present size was meant for another one: nothing speaks for keeping it. What
+        is foreseen has its scatter in it. Where the pipeline `acts` anyway, what can surely be saved is, however
+        little: it pays for no action of its own."""
         wanted = self._instances(operator, need, curve)
-        if queue is _Queue.STAYS or self._instances(operator, need * (1 - _SURE * error), curve) > current:
+        if queue is _Queue.STAYS or self._instances(operator, need * (1 - sure * error), curve) > current:
             return max(current, wanted)
         if queue is _Queue.GOES:
             return current
         enough = self._instances(operator, need * (1 + _SURE_TO_SHRINK * error), curve)
         # what is saved must be more than what is not known, and worth an action
         least = max(_SURE_TO_SHRINK * error * need, _WORTH * current) if error > 0 else 0.0
-        return enough if current - enough >= least else current
+        return enough if current - enough >= least or (acts and enough < current) else current
 
     def _instances(self, operator: Operator, need: float, curve: Curve | None) -> int:
         """Equation 7's rounding: up, but not for a rounding error or for what the tolerance allows."""
@@ -252,7 +347,15 @@ class DS2:
             points = ", ".join(f"{n:.0f}: {rate_text(capacity)}" for n, capacity in curve.points)
             reasons.append(Reason(kind=ReasonKind.LEARNED, text=f"its capacity grows as {curve.law} ({points})"))
         if (age := sizing.seen.ages.get(name, 0)) > 0:
-            text = f"it had nothing to do for {age} windows: what a record costs is from before"
+            windows = "a window" if age == 1 else f"{age} windows"
+            rates = sizing.raw.measurements.get(name)
+            waits = rates is not None and rates.totals.backlog  # a batch that takes longer than a window
+            what = (
+                f"finished nothing for {windows}, though records wait"
+                if waits
+                else f"had nothing to do for {windows}"
+            )
+            text = f"it {what}: what a record costs is from before"
             reasons.append(Reason(kind=ReasonKind.INFERRED, text=text))
         if any(consumer == name for _, consumer in sizing.flow.inferred):
             text = "an operator before it has no readings, so its input was taken from what it counted itself"
@@ -261,7 +364,7 @@ class DS2:
         if need * (1 - ROUNDING) > wanted:
             text = f"a need of {need:.2f} is taken as {wanted:,} (tolerance {self.tolerance:g})"
             reasons.append(Reason(kind=ReasonKind.TOLERATED, text=text))
-        if operator.state_partitions is not None and math.ceil(need * (1 - ROUNDING)) < wanted:
+        if operator.state_partitions is not None and max(1, math.ceil(need * (1 - ROUNDING))) < wanted:
             does = operator.effective(wanted)
             text = f"{operator.state_partitions} state partitions: {wanted:,} instances do the work of {does:.3g}"
             reasons.append(Reason(kind=ReasonKind.CLAMPED, text=text))
@@ -271,6 +374,9 @@ class DS2:
             reasons.append(Reason(kind=ReasonKind.BOTTLENECK, text=text))
         if isinstance(curve, Skewed):
             reasons.append(_skew(curve))
+        batch = curve.even if isinstance(curve, Skewed) else curve
+        if isinstance(batch, BatchCost) and need > 1 and batch.state_share(target) > _MOSTLY_STATE:
+            reasons.append(_state(batch, target))
         kinds = {reason.kind for reason in reasons}
         reasons += [r for r in imbalance(sizing.raw.measurements[name]) if r.kind not in kinds]
         return reasons
@@ -293,7 +399,7 @@ class DS2:
         return replace(proposal, advice=advice, workers=workers)
 
 
-AS_PUBLISHED = DS2(single_window=True, catch_up_s=None)
+AS_PUBLISHED = DS2(single_window=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,14 +415,31 @@ class _Sizing:
     flow: Flow
     steady: Flow
     """Without what waits."""
+    ahead: Foresight
+    later: Flow | None
+    """What is foreseen, where anything is."""
+    acts: bool = False
+    """Whether some operator is to change."""
+    grows: bool = False
+    """Whether some operator is to grow."""
 
     def queue(self, name: str) -> _Queue:
         if not self.seen.errors:
             return _Queue.NONE  # of one window nobody can tell
-        waiting = self.seen.snapshot.measurements[name].totals.backlog or 0.0
-        if waiting <= max(1.0, _BEHIND_S * flow(self.seen.snapshot).required_per_s.get(name, 0.0)):
-            return _Queue.NONE
-        return _Queue.STAYS if name in self.asked.extra_per_s else _Queue.GOES
+        if name in self._draining:
+            return _Queue.STAYS
+        return _Queue.GOES if self._is_behind(name) else _Queue.NONE
+
+    @cached_property
+    def _draining(self) -> Set[str]:
+        """Operators with a queue that is to be worked off, and all behind them, through which it will come."""
+        queued = {name for name in self.asked.extra_per_s if self._is_behind(name)}
+        return queued.union(*(behind(self.raw, name) for name in queued))
+
+    def _is_behind(self, name: str) -> bool:
+        snapshot = self.seen.snapshot
+        waiting = snapshot.measurements[name].totals.backlog or 0.0
+        return waiting > max(1.0, _BEHIND_S * flow(snapshot).required_per_s.get(name, 0.0))
 
     def undecided(self, name: str, curve: Curve | None) -> str | None:
         """Why nothing can be said of an operator."""
@@ -358,6 +481,14 @@ def _skew(curve: Skewed) -> Reason:
         "a partial aggregate before it, would"
     )
     return Reason(kind=ReasonKind.SKEW, text=text)
+
+
+def _state(cost: BatchCost, records_per_s: float) -> Reason:
+    text = (
+        f"its state takes {cost.state_share(records_per_s):.0%} of the work of a batch, however little comes in: "
+        "a longer latency, fewer state partitions, or memory that holds the state may help more than instances"
+    )
+    return Reason(kind=ReasonKind.STATE, text=text)
 
 
 def _formula(target: float, curve: Curve | None, need: float, utilization: float) -> str:

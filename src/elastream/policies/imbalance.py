@@ -21,37 +21,38 @@ _STRAGGLING = 0.7  # of the median true rate
 def imbalance(measured: Measurement) -> tuple[Reason, ...]:
     """The reasons to be given for one operator: at most one for skew and one for stragglers."""
     if measured.totals.tasks is not None:
-        found = [_skew_of_tasks(measured.totals.tasks, measured.instances)]
+        found = [_skew_of_tasks(measured.totals.tasks, measured)]
     elif len(measured.readings) < 2 or any(reading.instances > 1 for reading in measured.readings):
         return ()
     else:
-        found = [_skew(measured.readings), _stragglers(measured.readings)]
+        found = [_skew(measured), _stragglers(measured.readings)]
     return tuple(reason for reason in found if reason is not None)
 
 
-def _skew_of_tasks(spread: TaskSpread, instances: int) -> Reason | None:
+def _skew_of_tasks(spread: TaskSpread, measured: Measurement) -> Reason | None:
     """More tasks than instances even each other out: what counts is a task above an instance's even share."""
-    even = spread.records_total / instances
-    if not stands_out(spread.records[-1], even) or instances < 2 or spread.largest_share is None:
+    instances, even = measured.instances, measured.even_share(measured.instances)
+    stands = stands_out(spread.records[-1], even * spread.records_total)
+    if not stands or instances < 2 or spread.largest_share is None:
         return None
     text = (
         f"skew: one of {spread.tasks} tasks takes {spread.largest_share:.0%} of the records, "
-        f"an even share of {instances} instances is {1 / instances:.0%}; more instances do not relieve it"
+        f"an even share of {instances} instances is {even:.0%}; more instances do not relieve it"
     )
     return Reason(kind=ReasonKind.SKEW, text=text)
 
 
-def _skew(readings: Sequence[Reading]) -> Reason | None:
+def _skew(measured: Measurement) -> Reason | None:
+    readings, even = measured.readings, measured.even_share(measured.instances)
     total = math.fsum(reading.records_in for reading in readings)
     if total == 0:
         return None
-    even = total / len(readings)
     hottest = max(readings, key=lambda reading: (reading.records_in, -reading.instance))
-    if not stands_out(hottest.records_in, even):
+    if not stands_out(hottest.records_in, even * total):
         return None
     text = (
         f"skew: instance {hottest.instance} takes {hottest.records_in / total:.0%} of the records, "
-        f"an even share is {1 / len(readings):.0%}; more instances do not relieve it"
+        f"an even share is {even:.0%}; more instances do not relieve it"
     )
     return Reason(kind=ReasonKind.SKEW, text=text)
 

@@ -8,21 +8,31 @@ A capacity that was seen at saturation is a count of records; one that was not i
 is timed and noisy. So what was seen at saturation takes the place of what was timed, and what is timed later
 hardly moves it.
 
-Beside that: for how long the pipeline was watched, the sizes that its operators had, and what rules remember.
+Beside that: for how long the pipeline was watched, the sizes that its operators had, and what rules, Gesscale and
+the policies of others remember.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import Field, PlainValidator
 
 from elastream.dataflow import Plan
+from elastream.forecast import NO_CALENDAR, Calendar, Forecaster
+from elastream.forecast.saved import Saved
 from elastream.measurement import Measurement, Snapshot
 from elastream.measurement.evidence import NO_EVIDENCE, Evidence
-from elastream.measurement.flow import is_at_its_limit, is_saturated
+from elastream.measurement.flow import is_saturated
 from elastream.measurement.thresholds import BUSY
+from elastream.policies.executors_memory import NO_LOOKS, ExecutorsMemory
+from elastream.policies.flink_memory import NO_METRICS, FlinkMemory
+from elastream.policies.mst.learning import sustained_in
 from elastream.policies.mst.memory import CHANGED, NEW_WEIGHT, remember
 from elastream.policies.mst.mst_model import Sustained
+from elastream.policies.mst.watching import NOTHING_WATCHED, Watching
 from elastream.policies.rules.evaluation import NOTHING_REMEMBERED, RulesMemory
 from elastream.policies.sizes import Sizes
 
@@ -80,8 +90,20 @@ class Knowledge:
     """How long an action takes, by those that were carried out."""
     watched_s: float = 0.0
     """For how long the pipeline was watched, by a monotonic clock; restarts of the manager left out."""
+    interval_s: float = 0.0
+    """How often windows are to come; 0 where nobody said."""
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
     rules: RulesMemory = NOTHING_REMEMBERED
+    watching: Watching = NOTHING_WATCHED
+    """What Gesscale keeps between two windows."""
+    forecasters: Mapping[str, Saved] = field(default_factory=dict)
+    """Of the sources, for policies that look ahead."""
+    calendar: Annotated[Calendar, PlainValidator(lambda _: NO_CALENDAR), Field(exclude=True)] = NO_CALENDAR
+    """What people know ahead: given with every window, and not kept."""
+    flink: FlinkMemory = NO_METRICS
+    """What Flink's autoscaler does."""
+    executors: ExecutorsMemory = NO_LOOKS
+    """What policies for the executors of whole jobs do."""
 
     def of(self, operator: str) -> tuple[CapacityPoint, ...]:
         return self.points.get(operator, ())
@@ -97,26 +119,45 @@ class Knowledge:
         """Learn from one more window, which is not a part of the evidence yet."""
         points, sustained = dict(self.points), dict(self.sustained)
         for name in snapshot.dataflow.scalable:
+            if (point := sustained_in(snapshot, name)) is not None:
+                sustained[name] = remember(self.sustained_by(name), point)
             rates = snapshot.measurements.get(name)
-            if rates is None or not rates.true_per_s:
-                continue
-            points[name] = _merged(self.of(name), _point(snapshot, name, rates))
-            if is_at_its_limit(snapshot, name):
-                sustained[name] = remember(self.sustained_by(name), _sustained(snapshot, name, rates))
+            if rates is not None and rates.true_per_s:
+                points[name] = _merged(self.of(name), _point(snapshot, name, rates))
         return replace(self.observed(snapshot), points=points, sustained=sustained)
 
     def observed(self, snapshot: Snapshot, *, timed: bool = True) -> Knowledge:
         """One more window as evidence; while an operator warms up its times say nothing, but its counts do."""
-        return replace(self, evidence=self.evidence.with_snapshot(snapshot, timed=timed))
+        forecasters = {
+            name: known.observed(snapshot.at_s, snapshot.source_rates[name])
+            for name, known in self.forecasters.items()
+            if name in snapshot.source_rates
+        }
+        return replace(self, evidence=self.evidence.with_snapshot(snapshot, timed=timed), forecasters=forecasters)
+
+    def forecasting(self, snapshot: Snapshot, *, wanted: bool) -> Knowledge:
+        """With a forecaster for every source from now on; or, where nobody looks ahead, without."""
+        if not wanted:
+            return replace(self, forecasters={}) if self.forecasters else self
+        new = {
+            name: Forecaster().observed(snapshot.at_s, rate)
+            for name, rate in snapshot.source_rates.items()
+            if name not in self.forecasters
+        }
+        return replace(self, forecasters={**self.forecasters, **new}) if new else self
 
     def acted(self, took_s: float) -> Knowledge:
         """An action took so long."""
         known = self.action_s
         return replace(self, action_s=took_s if known == 0 else known + NEW_WEIGHT * (took_s - known))
 
-    def watched(self, passed_s: float, plan: Plan) -> Knowledge:
+    def watched(self, passed_s: float, plan: Plan, *, interval_s: float = 0.0) -> Knowledge:
         """So much time has passed, and this plan is in force now."""
-        return replace(self, watched_s=self.watched_s + passed_s).with_plan(plan)
+        return replace(self, watched_s=self.watched_s + passed_s, interval_s=interval_s).with_plan(plan)
+
+    def unwatched(self, away_s: float) -> Knowledge:
+        """Nobody watched for so long: guard times stand still, but what rules have seen is so much older."""
+        return replace(self, rules=self.rules.aged(away_s))
 
     def with_plan(self, plan: Plan, *, after_s: float = 0.0) -> Knowledge:
         """The plan in force, from so long after the last time that was watched; growth and shrinking are noted."""
@@ -146,16 +187,6 @@ def _point(snapshot: Snapshot, name: str, rates: Measurement) -> CapacityPoint:
         each = rates.true_per_instance or 0.0
     parallelism = snapshot.plan[name]
     return CapacityPoint(parallelism=parallelism, true_per_s=each * parallelism, saturated=saturated)
-
-
-def _sustained(snapshot: Snapshot, name: str, rates: Measurement) -> Sustained:
-    """Of all instances of the plan: those that did not report are taken to be like the others."""
-    parallelism = snapshot.plan[name]
-    return Sustained(
-        instances=parallelism,
-        delay_s=snapshot.delay_s(name),
-        records_per_s=rates.observed_per_s * parallelism / rates.instances,
-    )
 
 
 def _merged(known: tuple[CapacityPoint, ...], new: CapacityPoint) -> tuple[CapacityPoint, ...]:

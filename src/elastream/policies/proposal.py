@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from elastream.dataflow import Plan
+from elastream.policies.outlook import Outlook
 
 
 class ReasonKind(StrEnum):
@@ -18,11 +19,14 @@ class ReasonKind(StrEnum):
     FORMULA = "formula"
     LEARNED = "learned"
     CATCH_UP = "catch-up"
+    ROOM = "room"
+    FORESEEN = "foreseen"
     CORRECTED = "corrected"
     TOLERATED = "tolerated"
     CLAMPED = "clamped"
     BOTTLENECK = "bottleneck"
     SKEW = "skew"
+    STATE = "state"
     STRAGGLER = "straggler"
     NOT_PARALLEL = "not data-parallel"
     NO_CORES = "no cores"
@@ -51,6 +55,8 @@ class Advice:
     parallelism: int | None
     steady: int | None = None
     """The parallelism once nothing waits and nothing is corrected; None where that is the same."""
+    least_saving: int = 1
+    """The instances that a step down must save to be worth its action."""
     need: float | None = None
     """Instances, before rounding and bounds."""
     target_per_s: float | None = None
@@ -79,20 +85,13 @@ class Proposal:
     """The share of the sources' rates that the policy expects to be sustained once this is carried out."""
     workers: int | None = None
     """For engines whose workers run every operator: how many workers."""
+    outlook: tuple[Outlook, ...] = ()
+    """What is expected of the sources, where the policy forecasts them."""
 
     @property
     def parallelism(self) -> Mapping[str, int]:
         """The proposed parallelism of every operator that the policy has an opinion on."""
         return {name: a.parallelism for name, a in self.advice.items() if a.parallelism is not None}
-
-    @property
-    def steady(self) -> Mapping[str, int]:
-        """The same once nothing waits, where the policy tells."""
-        return {
-            name: advice.steady if advice.steady is not None else advice.parallelism
-            for name, advice in self.advice.items()
-            if advice.parallelism is not None
-        }
 
     def applied_to(self, plan: Plan) -> Plan:
         return plan.with_changes(self.parallelism)

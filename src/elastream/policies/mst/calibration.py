@@ -19,25 +19,25 @@ from typing import Any
 
 import numpy as np
 
-from elastream.policies.mst.mst_model import MstModel, Sustained
+from elastream.policies.mst.mst_model import NOISE, MstModel, Sustained
 
 _LEAST_BETA = 0.1
 _FLAT_BETA = 0.11  # the search ends a little within its bounds; so flat, more instances do nothing
-_ASSUMED_NOISE = 0.02
-_MISFIT = 0.15  # root mean square of the relative residuals, from which on measurements contradict each other
+MISFIT = 0.15
+"""Root mean square of the relative residuals, from which on measurements contradict each other."""
 _SAME_DIRECTION = 1e-3  # of unit vectors: what less than this tells apart is noise
 
 _Vector = Any
 """numpy's arrays of floats."""
 
 
-class _Fitted(Flag):
+class _Parameter(Flag):
     ALPHA = auto()
     GAMMA = auto()
     BETA = auto()
 
 
-_NAMES = {_Fitted.BETA: "β", _Fitted.GAMMA: "γ"}
+_NAMES = {_Parameter.BETA: "β", _Parameter.GAMMA: "γ"}
 
 
 def calibrate(points: Sequence[Sustained]) -> MstModel | None:
@@ -50,46 +50,50 @@ def _calibrated(points: tuple[Sustained, ...]) -> MstModel:
     allowed = _allowed(points)
     fitted, notes = _told_apart(points, allowed)
     parameters, jacobian, misfit = _fit(points, fitted)
-    if fitted & ~_Fitted.ALPHA and (misfit > _MISFIT or parameters[1] < _FLAT_BETA):
+    if fitted & ~_Parameter.ALPHA and (misfit > MISFIT or parameters[1] < _FLAT_BETA):
         newest = points[-1]
         note = f"the measurements contradict each other (off by {misfit:.0%}), so only the newest counts"
-        return _model([newest], _Fitted.ALPHA, *_fit([newest], _Fitted.ALPHA), notes=(note,))
+        return _model([newest], _Parameter.ALPHA, *_fit([newest], _Parameter.ALPHA), notes=(note,))
     return _model(points, fitted, parameters, jacobian, misfit, notes=notes)
 
 
 def calibrate_proportional(points: Sequence[Sustained]) -> MstModel | None:
     """Equation 2 alone, which knows nothing of delays."""
-    return _model(points, _Fitted.ALPHA, *_fit(points, _Fitted.ALPHA)) if points else None
+    return _model(points, _Parameter.ALPHA, *_fit(points, _Parameter.ALPHA)) if points else None
 
 
-def _allowed(points: Sequence[Sustained]) -> _Fitted:
+def _allowed(points: Sequence[Sustained]) -> _Parameter:
     configurations = len({(point.instances, point.delay_s) for point in points})
     if configurations == 1:
-        return _Fitted.ALPHA
-    return _Fitted.ALPHA | _Fitted.GAMMA if configurations == 2 else _Fitted.ALPHA | _Fitted.GAMMA | _Fitted.BETA
+        return _Parameter.ALPHA
+    return (
+        _Parameter.ALPHA | _Parameter.GAMMA
+        if configurations == 2
+        else _Parameter.ALPHA | _Parameter.GAMMA | _Parameter.BETA
+    )
 
 
-def _told_apart(points: Sequence[Sustained], allowed: _Fitted) -> tuple[_Fitted, tuple[str, ...]]:
+def _told_apart(points: Sequence[Sustained], allowed: _Parameter) -> tuple[_Parameter, tuple[str, ...]]:
     """The parameters that the measurements determine, and why not the others that so many would allow."""
-    if len(points) > 1 and allowed == _Fitted.ALPHA:
+    if len(points) > 1 and allowed == _Parameter.ALPHA:
         return allowed, ("all measurements are of one configuration, so only α is fitted",)
     fitted, notes = allowed, []
     lacking = {
-        _Fitted.GAMMA: "no delay was measured" if not any(p.delay_s for p in points) else None,
-        _Fitted.BETA: "all have the same instances" if len({p.instances for p in points}) == 1 else None,
+        _Parameter.GAMMA: "no delay was measured" if not any(p.delay_s for p in points) else None,
+        _Parameter.BETA: "all have the same instances" if len({p.instances for p in points}) == 1 else None,
     }
     for parameter, why in lacking.items():
         if parameter in allowed and why:
             fitted &= ~parameter
             notes.append(f"{why}, so {_NAMES[parameter]} keeps its default")
-    for parameter in (_Fitted.BETA, _Fitted.GAMMA):
+    for parameter in (_Parameter.BETA, _Parameter.GAMMA):
         if parameter in fitted and not _independent(points, fitted):
             fitted &= ~parameter
             notes.append(f"the measurements do not tell {_NAMES[parameter]} apart, so it keeps its default")
     return fitted, tuple(notes)
 
 
-def _independent(points: Sequence[Sustained], fitted: _Fitted) -> bool:
+def _independent(points: Sequence[Sustained], fitted: _Parameter) -> bool:
     columns = _jacobian(np.array([1.0, 1.0, 0.0]), points)[:, _columns(fitted)]
     lengths = np.linalg.norm(columns, axis=0)
     if len(points) < columns.shape[1] or not lengths.all():
@@ -97,9 +101,9 @@ def _independent(points: Sequence[Sustained], fitted: _Fitted) -> bool:
     return bool(np.linalg.matrix_rank(columns / lengths, tol=_SAME_DIRECTION) == columns.shape[1])
 
 
-def _columns(fitted: _Fitted) -> list[int]:
+def _columns(fitted: _Parameter) -> list[int]:
     """Of the parameters α, β and γ, in this order."""
-    return [i for i, p in enumerate((_Fitted.ALPHA, _Fitted.BETA, _Fitted.GAMMA)) if p in fitted]
+    return [i for i, p in enumerate((_Parameter.ALPHA, _Parameter.BETA, _Parameter.GAMMA)) if p in fitted]
 
 
 def _jacobian(parameters: _Vector, points: Sequence[Sustained]) -> _Vector:
@@ -110,7 +114,7 @@ def _jacobian(parameters: _Vector, points: Sequence[Sustained]) -> _Vector:
     return np.column_stack([power, alpha * power * np.log(n), -delay_s]) / measured[:, None]
 
 
-def _fit(points: Sequence[Sustained], fitted: _Fitted) -> tuple[_Vector, _Vector, float]:
+def _fit(points: Sequence[Sustained], fitted: _Parameter) -> tuple[_Vector, _Vector, float]:
     """The parameters, the Jacobian of those that were fitted, and the root mean square relative residual."""
     n, delay_s, measured = _arrays(points)
     unit = float(np.mean(measured / n))  # near α, so that what is searched for is near 1
@@ -150,14 +154,17 @@ def _arrays(points: Sequence[Sustained]) -> tuple[_Vector, _Vector, _Vector]:
 
 def _model(
     points: Sequence[Sustained],
-    fitted: _Fitted,
+    fitted: _Parameter,
     parameters: _Vector,
     jacobian: _Vector,
     misfit: float,
     *,
     notes: tuple[str, ...] = (),
 ) -> MstModel:
-    errors = dict(zip(_columns(fitted), _standard_errors(jacobian, misfit), strict=True))
+    columns, fitted_covariance = _columns(fitted), _covariance(jacobian, misfit)
+    errors = dict(zip(columns, map(float, np.sqrt(np.diag(fitted_covariance))), strict=True))
+    covariance = np.zeros((3, 3))
+    covariance[np.ix_(columns, columns)] = fitted_covariance
     return MstModel(
         alpha_per_s=float(parameters[0]),
         beta=float(parameters[1]),
@@ -168,13 +175,17 @@ def _model(
         fewest=min(point.instances for point in points),
         most=max(point.instances for point in points),
         largest_delay_s=max(point.delay_s for point in points),
+        covariance=as_tuples(covariance),
         notes=notes,
     )
 
 
-def _standard_errors(jacobian: _Vector, misfit: float) -> list[float]:
+def _covariance(jacobian: _Vector, misfit: float) -> _Vector:
     measurements, parameters = jacobian.shape
     to_spare = measurements - parameters
     scatter = misfit * np.sqrt(measurements / to_spare) if to_spare > 0 else 0.0
-    covariance = np.linalg.pinv(jacobian.T @ jacobian) * max(scatter, _ASSUMED_NOISE) ** 2
-    return [float(value) for value in np.sqrt(np.diag(covariance))]
+    return np.linalg.pinv(jacobian.T @ jacobian) * max(scatter, NOISE) ** 2
+
+
+def as_tuples(matrix: _Vector) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(entry) for entry in row) for row in matrix)

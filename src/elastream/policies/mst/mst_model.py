@@ -19,6 +19,10 @@ from elastream.checked import Checked, Count, NotNegative, Positive
 
 REACH = 2.0
 """How many times further than it was measured the model is trusted."""
+FAR_REACH = 4.0
+"""The same of a model that knows its errors: they are those of a curve that holds, and far away it may not."""
+NOISE = 0.02
+"""The relative standard error of a measurement at saturation, by the paper."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +35,8 @@ class Sustained(Checked):
     records_per_s: Positive
     windows: int = 1
     """How many windows went into it."""
+    relative_std: Positive = NOISE
+    """How far off it may be."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,14 +53,35 @@ class MstModel:
     most: int
     """Instances that were measured."""
     largest_delay_s: float
+    covariance: tuple[tuple[float, ...], ...] = ()
+    """Of α, β and γ."""
+    most_error: float | None = None
+    """The largest relative standard error with which it is believed; None where its reach decides."""
     notes: tuple[str, ...] = ()
     """Why it is simpler than so many measurements would allow."""
 
     def mst_per_s(self, instances: int, delay_s: float = 0.0) -> float:
         return max(0.0, self.alpha_per_s * math.pow(instances, self.beta) - self.gamma * delay_s)
 
+    def std_per_s(self, instances: int, delay_s: float = 0.0) -> float:
+        """The standard error of what it says, from those of its parameters."""
+        power = math.pow(instances, self.beta)
+        gradient = (power, self.alpha_per_s * power * math.log(instances), -delay_s)
+        products = (
+            one * other * entry
+            for one, row in zip(gradient, self.covariance, strict=bool(self.covariance))
+            for other, entry in zip(gradient, row, strict=True)
+        )
+        return math.sqrt(max(0.0, math.fsum(products)))
+
+    def relative_error(self, instances: int, delay_s: float = 0.0) -> float:
+        said = self.mst_per_s(instances, delay_s)
+        return self.std_per_s(instances, delay_s) / said if said > 0 else math.inf
+
     def beyond(self, instances: int, delay_s: float = 0.0) -> str | None:
         """What is too far from everything that was measured, as text; None where the model may be asked."""
+        if self.most_error is not None:
+            return self._unsure(instances, delay_s, self.most_error)
         if instances > REACH * self.most:
             return f"{instances:,} instances are more than {REACH:g} times the {self.most:,} that were measured"
         if instances * REACH < self.fewest:
@@ -63,6 +90,15 @@ class MstModel:
             seen = f"{1000 * self.largest_delay_s:.0f} ms that were measured"
             return f"a delay of {1000 * delay_s:.0f} ms is more than {REACH:g} times the {seen}"
         return None
+
+    def _unsure(self, instances: int, delay_s: float, most_error: float) -> str | None:
+        if instances > FAR_REACH * self.most:
+            return (
+                f"{instances:,} instances are more than {FAR_REACH:g} times the {self.most:,} that were measured"
+            )
+        error = self.relative_error(instances, delay_s)
+        known = f"what {instances:,} instances sustain is known to ± {error:.0%}"
+        return f"{known}, and should be to ± {most_error:.0%}" if error > most_error else None
 
     @property
     def is_full(self) -> bool:

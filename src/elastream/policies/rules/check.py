@@ -13,7 +13,7 @@ from itertools import combinations
 
 from elastream.dataflow import Dataflow
 from elastream.errors import InvalidInput, nearest
-from elastream.policies.rules.metrics import METRICS, Unit, unknown_metric
+from elastream.policies.rules.metrics import Unit, metric_named, unknown_metric
 from elastream.policies.rules.rule import (
     Acts,
     AtInstances,
@@ -49,7 +49,7 @@ def doubts(rules: RuleSet, dataflow: Dataflow | None = None) -> tuple[Doubt, ...
 def check_usable(rules: RuleSet, dataflow: Dataflow | None = None) -> None:
     """Refuse rules that look at what nobody measures, or scale what is not there."""
     for rule in rules.rules:
-        texts = [unknown_metric(t.metric) for t in rule.triggers if t.metric not in METRICS]
+        texts = [unknown_metric(t.metric) for t in rule.triggers if metric_named(t.metric) is None]
         texts += [] if dataflow is None else unknown_operator(rule, dataflow)
         if texts:
             raise InvalidInput(f"the rule {rule.name!r}: {texts[0]}")
@@ -69,7 +69,7 @@ def unknown_operator(rule: Rule, dataflow: Dataflow) -> list[str]:
 
 def _never_fires(rule: Rule) -> Iterator[str]:
     for trigger in rule.triggers:
-        if trigger.metric not in METRICS:
+        if metric_named(trigger.metric) is None:
             yield f"can never fire: {unknown_metric(trigger.metric)}"
         elif trigger.comparison is Comparison.ABOVE and trigger.unit is Unit.PERCENT and trigger.value >= 100:
             yield f"can never fire: {trigger.metric} is never above 100 %"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final
 
 from elastream.errors import InvalidInput
 from elastream.measurement.amounts import MOST_AMOUNT
-from elastream.policies.rules.metrics import MetricName, Unit, check_metric, spelt, unit_of
+from elastream.policies.rules.metrics import QUERY, MetricName, Unit, check_metric, spelt, unit_of
 from elastream.policies.rules.rule import (
     Acts,
     AtInstances,
@@ -214,13 +214,19 @@ class Condition(_TriggerStage):
 class Bounded(_TriggerStage):
     _next = ".for_at_least(...)"
 
-    def for_at_least(self, time: Time, *, share: float = 1.0, median: bool = False) -> WrittenRule:
-        """Every reading of that time must meet the value; or a share of them; or their median."""
+    def for_at_least(
+        self, time: Time, *, share: float = 1.0, median: bool = False, longest_hole: Time | None = None
+    ) -> WrittenRule:
+        """Every reading of that time must meet the value; or for a share of it; or the median over it.
+
+        Where there is no reading for longer than `longest_hole`, by default two intervals, it is not covered.
+        """
         trigger = RuleTrigger(
             **self._trigger,
             for_at_least_s=_seconds("for_at_least", time),
             share=_number("share", share),
             median=median,
+            longest_hole_s=None if longest_hole is None else _seconds("longest_hole", longest_hole),
         )
         return WrittenRule({**self._said, "triggers": (*self._said.get("triggers", ()), trigger)})
 
@@ -254,6 +260,11 @@ class WrittenRule:
 
     def __repr__(self) -> str:
         return f"<rule {self.rule.name!r}>"
+
+
+def query(promql: str) -> Any:
+    """In the place of a metric: what a Prometheus server answers to this; `elastream master --prometheus` asks."""
+    return f"{QUERY}{promql}"
 
 
 def rule(name: str) -> NamedRule:

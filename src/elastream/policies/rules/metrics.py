@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, get_args
 
-from elastream.errors import InvalidInput, nearest
-from elastream.measurement import Reading
+from elastream.errors import InvalidInput, nearest, shown
+from elastream.measurement import Reading, Snapshot
 
 MetricName = Literal[
     "queue_length",
@@ -167,20 +167,50 @@ METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
 assert set(METRICS) == set(get_args(MetricName)), "the type knows what the table has"
 
 
+def of_operators(snapshot: Snapshot) -> Mapping[str, Mapping[str, float]]:
+    """What was measured of each operator, of its instances on average."""
+    found = {}
+    for name, measured in snapshot.measurements.items():
+        instance = measured.totals.mean
+        read = {metric.name: metric.read(instance) for metric in METRICS.values()}
+        found[name] = {metric: value for metric, value in read.items() if value is not None}
+    return found
+
+
+QUERY = "promql:"
+"""Before a query that a Prometheus server is asked, in the place of a metric."""
+
+
+def query_in(metric: str) -> str | None:
+    """The query, where the metric is one."""
+    return metric.removeprefix(QUERY).strip() if metric.startswith(QUERY) else None
+
+
+def metric_named(name: str) -> Metric | None:
+    """Also one that is a query; None where there is none of that name."""
+    query = query_in(name)
+    if query is None:
+        return METRICS.get(name)
+    meaning = "what a Prometheus server answers"
+    return Metric(name=name, words=f"the query {query}", unit=Unit.NUMBER, meaning=meaning)
+
+
 def unit_of(metric: str) -> Unit:
     return METRICS[metric].unit if metric in METRICS else Unit.NUMBER
 
 
 def check_metric(name: str) -> None:
     """Refuse a metric that nobody measures."""
-    if name not in METRICS:
+    if not metric_named(name):
         raise InvalidInput(unknown_metric(name))
+    if query_in(name) == "":
+        raise InvalidInput(f"a query was expected after {QUERY!r}, found nothing")
 
 
 def unknown_metric(name: str) -> str:
-    return f"unknown metric {name!r}{nearest(name, METRICS)}"
+    return f"unknown metric {shown(name)}{nearest(name, METRICS)}"
 
 
 def spelt(name: str) -> str:
-    """The thesis writes `queue-length`."""
-    return name.strip().replace("-", "_")
+    """The thesis writes `queue-length`; a query stays as it is."""
+    return name.strip() if query_in(name.strip()) is not None else name.strip().replace("-", "_")

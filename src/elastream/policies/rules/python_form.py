@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elastream.errors import InvalidInput
-from elastream.policies.rules.metrics import Unit
+from elastream.policies.rules.metrics import Unit, query_in
 from elastream.policies.rules.rule import (
     NO_RULES,
     Acts,
@@ -24,7 +24,7 @@ from elastream.policies.rules.rule import (
 from elastream.policies.rules.yaml_form import Document, RulesProblem
 
 _IMPORTS = (
-    "every_operator", "mebibytes", "minutes", "percent", "records", "records_per_second",
+    "every_operator", "mebibytes", "minutes", "percent", "query", "records", "records_per_second",
     "rule", "rules", "seconds",
 )  # fmt: skip
 
@@ -93,8 +93,12 @@ def _trigger(trigger: RuleTrigger) -> str:
     word = "above" if trigger.comparison is Comparison.ABOVE else "below"
     outliers = ", median=True" if trigger.median else ""
     outliers += f", share={trigger.share!r}" if trigger.share < 1 else ""
+    if trigger.longest_hole_s is not None:
+        outliers += f", longest_hole={_time(trigger.longest_hole_s)}"
     bound, time = _bound(trigger), _time(trigger.for_at_least_s)
-    return f"when({trigger.metric!r}{of}).{word}({bound}).for_at_least({time}{outliers})"
+    asked = query_in(trigger.metric)
+    metric = repr(trigger.metric) if asked is None else f"query({asked!r})"
+    return f"when({metric}{of}).{word}({bound}).for_at_least({time}{outliers})"
 
 
 def _bound(trigger: RuleTrigger) -> str:

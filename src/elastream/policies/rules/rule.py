@@ -60,16 +60,20 @@ class RuleTrigger:
     unit: Unit
     for_at_least_s: float
     share: float = 1.0
-    """Of the readings within that time, how many must meet the value: below 1 an outlier does no harm."""
+    """For how much of that time the value must be met: below 1 an outlier does no harm."""
     median: bool = False
-    """Their median must meet it, instead of each of them."""
+    """The median over that time must meet it, instead of each reading."""
     instances: OverInstances = OverInstances.AVERAGE
+    longest_hole_s: float | None = None
+    """The longest time without readings within it that is tolerated; two intervals where not stated."""
 
     def __post_init__(self) -> None:
         if not self.metric:
             raise InvalidInput("a trigger needs the name of a metric, found an empty one")
         _check_value(self)
         check_time("for_at_least", self.for_at_least_s)
+        if self.longest_hole_s is not None:
+            check_time("longest_hole", self.longest_hole_s)
         if not 0 < self.share <= 1:
             raise InvalidInput(f"share must be above 0 and at most 1, found {self.share:g}")
         if self.median and self.share < 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elastream.durations import text as duration_text
-from elastream.policies.rules.metrics import METRICS, Unit
+from elastream.policies.rules.metrics import Unit, metric_named
 from elastream.policies.rules.rule import (
     Acts,
     AtInstances,
@@ -28,12 +28,13 @@ def sentence(rule: Rule) -> str:
 def trigger_text(trigger: RuleTrigger) -> str:
     return (
         f"{metric_text(trigger)} is {bound_text(trigger)} for at least {duration_text(trigger.for_at_least_s)}"
-        f"{_outliers(trigger)}"
+        f"{_outliers(trigger)}{_holes(trigger)}"
     )
 
 
 def metric_text(trigger: RuleTrigger) -> str:
-    words = METRICS[trigger.metric].words if trigger.metric in METRICS else trigger.metric
+    metric = metric_named(trigger.metric)
+    words = trigger.metric if metric is None else metric.words
     match trigger.instances:
         case OverInstances.AVERAGE:
             return f"{words} (average of its instances)"
@@ -95,8 +96,14 @@ def _guards(rule: Rule) -> str:
 
 def _outliers(trigger: RuleTrigger) -> str:
     if trigger.median:
-        return " by the median of the readings"
-    return "" if trigger.takes_every_reading else f" in at least {100 * trigger.share:g} % of the readings"
+        return " by the median over that time"
+    return "" if trigger.takes_every_reading else f" in at least {100 * trigger.share:g} % of that time"
+
+
+def _holes(trigger: RuleTrigger) -> str:
+    if trigger.longest_hole_s is None:
+        return ""
+    return f" with no hole between readings above {duration_text(trigger.longest_hole_s)}"
 
 
 def _instances(count: int) -> str:

@@ -25,8 +25,8 @@ import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from elastream.durations import seconds
-from elastream.errors import InvalidInput
-from elastream.formats import InvalidYaml, Lines, Strict, read_yaml, shown, what, where
+from elastream.errors import InvalidInput, shown
+from elastream.formats import InvalidYaml, Lines, Strict, read_yaml, what, where
 from elastream.measurement.amounts import MOST_AMOUNT
 from elastream.policies.rules.language import Amount
 from elastream.policies.rules.metrics import METRICS, Unit, spelt, unit_of
@@ -59,6 +59,7 @@ _UNITS = {
     "GiB": (2**30, Unit.BYTES),
     "files": (1, Unit.FILES),
 }
+_MOST_PROBLEMS = 100  # that are told of one file
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _AMOUNT = re.compile(rf"\s*({_NUMBER})\s*({'|'.join(_UNITS)})\s*")
 _DURATION_PATTERN = r"^\s*\d+(\.\d+)?\s*(ms|s|min|h|d)\s*$"
@@ -157,8 +158,11 @@ class TriggerEntry(Strict):
     above: Bound | None = Field(default=None, description="more than this; a share is written with %")
     below: Bound | None = Field(default=None, description="less than this")
     for_at_least: Duration = Field(description='seconds, or text like "5 min"')
-    share: float = Field(default=1.0, gt=0, le=1, description="of the readings that must be beyond the bound")
-    median: bool = Field(default=False, description="the median of the readings, instead of each of them")
+    share: float = Field(default=1.0, gt=0, le=1, description="of the time for which it must be beyond the bound")
+    median: bool = Field(default=False, description="the median over the time, instead of each reading")
+    longest_hole: Duration | None = Field(
+        default=None, description="the longest time without readings that is tolerated; two intervals if not given"
+    )
     instances: Literal["average", "max", "min", "any"] = Field(
         default="average", description="how the readings of an operator's instances are taken together"
     )
@@ -183,6 +187,7 @@ class TriggerEntry(Strict):
             share=self.share,
             median=self.median,
             instances=OverInstances(self.instances),
+            longest_hole_s=self.longest_hole,
         )
 
 
@@ -302,14 +307,15 @@ def parse_rules(text: str, place: str) -> Document:
 
 
 def _document(rules: Sequence[Rule], lines: Lines) -> Document:
-    for index in range(len(rules)):
-        try:
-            RuleSet(tuple(rules[: index + 1]))
-        except InvalidInput as error:  # a name given twice: the line is that of the second
-            problem = RulesProblem(text=str(error), line=lines.of(("rules", index)))
-            return Document(rules=NO_RULES, problems=(problem,))
+    try:
+        found = RuleSet(tuple(rules))
+    except InvalidInput as error:  # a name given twice: the line is that of the second
+        seen: set[str] = set()
+        again = next((n for n, rule in enumerate(rules) if rule.key in seen or seen.add(rule.key)), 0)  # type: ignore[func-returns-value]
+        problem = RulesProblem(text=str(error), line=lines.of(("rules", again)))
+        return Document(rules=NO_RULES, problems=(problem,))
     places = (lines.of(("rules", index)) for index in range(len(rules)))
-    return Document(rules=RuleSet(tuple(rules)), lines=tuple(line or 1 for line in places))
+    return Document(rules=found, lines=tuple(line or 1 for line in places))
 
 
 def _no_policy(data: Any) -> Any:
@@ -319,7 +325,7 @@ def _no_policy(data: Any) -> Any:
 
 def _problems(error: ValidationError, lines: Lines) -> tuple[RulesProblem, ...]:
     found = []
-    for one in error.errors(include_url=False):
+    for one in error.errors(include_url=False)[:_MOST_PROBLEMS]:
         place, text = tuple(one["loc"]), what(one)
         keys = one["input"] if isinstance(one["input"], dict) else ()
         unknown = tuple(key for key in keys if text.startswith(f"unknown key {key!r}"))[:1]
@@ -362,6 +368,7 @@ def _trigger_entry(trigger: RuleTrigger) -> dict[str, Any]:
             "share": trigger.share if trigger.share < 1 else None,
             "median": trigger.median or None,
             "instances": None if trigger.instances is OverInstances.AVERAGE else str(trigger.instances),
+            "longest_hole": _duration(trigger.longest_hole_s),
         }
     )
 
