@@ -57,6 +57,8 @@ def test_a_rate_must_be_positive_and_finite(value: float) -> None:
         ({"selectivity": {"next": math.nan}}, "selectivity"),
         ({"window_s": 0.0}, "window_s"),
         ({"fire_cost_s_per_record": 0.1}, "window_s"),
+        ({"slide_s": 5.0}, "slide_s"),
+        ({"window_s": 4.0, "slide_s": 5.0}, "slide_s"),
         ({"queue_records": 0.0}, "queue_records"),
     ],
 )

@@ -32,6 +32,10 @@ def operator_models(draw: st.DrawFn) -> OperatorModel:
         slow_instance=draw(st.floats(0.1, 1)),
         not_parallel=draw(st.booleans()),
         window_s=window_s,
+        slide_s=None
+        if window_s is None
+        else draw(st.none() | st.integers(1, 5).map(lambda parts: window_s / parts)),
+        phase_s=draw(st.floats(0, 5)),
         fire_cost_s_per_record=0.0 if window_s is None else draw(st.floats(0, 0.1)),
         queue_records=draw(st.just(math.inf) | st.floats(1, 1000)),
     )

@@ -7,7 +7,7 @@ import math
 import pytest
 from simulated_models import chain, linear, steady
 
-from elastream.arrivals.load import Constant, Steps
+from elastream.arrivals.load import Steps
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated import EngineModel, PowerLaw, SimulatedEngine, SourceModel, Usl
 from elastream.engines.simulated.engine_model import OperatorModel
@@ -171,15 +171,40 @@ def test_a_window_is_cheap_until_it_fires() -> None:
     assert engine.measure().measurements["window"].totals.backlog == 0
 
 
+def progress_of(engine: SimulatedEngine, operator: str, *, for_s: int) -> list[float]:
+    """The records that it has processed after each second, and before the first."""
+    found = [0.0]
+    for _ in range(for_s):
+        engine.wait(1)
+        found.append(engine.totals().operators[operator].processed)
+    return found
+
+
 def test_windows_fire_one_after_the_other() -> None:
     model = chain(steady(100), {"window": linear(1000, window_s=10)}, {"window": 1})
-    engine = SimulatedEngine(model, record_progress=True)
-    engine.wait(35)
-    progress = engine.history.progress["window"]
-    fired_at_s = [index for index in range(1, 35) if progress[index] > progress[index - 1]]
+    engine = SimulatedEngine(model)
+    progress = progress_of(engine, "window", for_s=35)
+    fired_at_s = [after - 1 for after in range(1, 36) if progress[after] > progress[after - 1]]
     assert fired_at_s == [10, 20, 30]
     assert progress[-1] == pytest.approx(3000)
     assert engine.totals().operators["window"].in_windows == pytest.approx(500)
+
+
+def test_windows_that_slide_fire_a_part_of_each_record_at_a_time() -> None:
+    windowed = linear(1000, window_s=10, slide_s=5, phase_s=2, fire_cost_s_per_record=0.001)
+    model = chain(steady(100), {"window": windowed}, {"window": 1})
+    engine = SimulatedEngine(model)
+    progress = progress_of(engine, "window", for_s=19)
+    fired = {after - 1: progress[after] - progress[after - 1] for after in range(1, 20)}
+    # of the first two seconds a half, of the next five one as well, and what is left of the first
+    assert {at: records for at, records in fired.items() if records > 0} == {
+        2: pytest.approx(100),
+        7: pytest.approx(350),
+        12: pytest.approx(500),
+        17: pytest.approx(500),
+    }
+    totals = engine.totals().operators["window"]
+    assert totals.in_windows == pytest.approx(totals.taken - totals.processed)
 
 
 def test_a_window_that_costs_too_much_falls_behind() -> None:
@@ -300,20 +325,12 @@ def test_a_model_names_every_operator_once() -> None:
 def test_the_history_has_a_sample_for_each_step() -> None:
     load = Steps(steps=((0, 100), (5, 400)))
     model = chain(SourceModel(load=load), {"work": linear(200, queue_records=200)}, {"work": 1})
-    engine = SimulatedEngine(model, record_progress=True)
+    engine = SimulatedEngine(model)
     engine.wait(10)
     history = engine.history
     assert list(history.times_s) == [float(second) for second in range(1, 11)]
     assert list(history.arriving_per_s["source"]) == [100.0] * 5 + [400.0] * 5
     assert list(history.emitted_per_s["source"]) == [100.0] * 5 + [200.0] * 5
     assert history.source_backlog[-1] == pytest.approx(1000)
-    assert list(history.progress["work"]) == [100.0 * n for n in range(1, 6)] + [
-        500 + 200.0 * n for n in range(1, 6)
-    ]
+    assert engine.totals().operators["work"].processed == 5 * 100 + 5 * 200
     assert history.plans == [(0.0, model.initial_plan)]
-
-
-def test_progress_is_only_recorded_when_asked_for() -> None:
-    engine = SimulatedEngine(chain(SourceModel(load=Constant(records_per_s=1)), {"work": linear(2)}, {"work": 1}))
-    engine.wait(1)
-    assert engine.history.progress == {}

@@ -53,5 +53,13 @@ def test_one_master_of_several_is_enough() -> None:
 
 
 @pytest.mark.parametrize("master", ["local[4]", "yarn", "k8s://https://127.0.0.1:1"])
-def test_other_masters_are_sparks_affair(master: str) -> None:
+def test_other_masters_are_sparks_affair(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("YARN_CONF_DIR", "/etc/hadoop")
     check_answers(master)
+
+
+def test_yarn_is_found_by_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ElastreamError, match="--master yarn: HADOOP_CONF_DIR or YARN_CONF_DIR was expected"):
+        check_answers("yarn")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from elastream.engines.spark.daemons import Daemons
+from tests.patience import wait_until
 
-_PATIENCE_S = 60.0
 _STARTS_ONE = """
 import sys, time
 from pathlib import Path
@@ -67,10 +65,3 @@ def test_one_can_be_stopped_and_started_again_beside_the_others(tmp_path: Path) 
     assert set(daemons.alive) == {"a", "b"}
     daemons.stop()
     assert daemons.alive == ()
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import replace
 from typing import Any
@@ -38,11 +39,12 @@ def one(meter: ExecutorMeter, now_s: float, name: str = "1", **changes: Any) -> 
     return found
 
 
-def test_a_local_master_is_one_executor_with_the_cores_that_it_offers() -> None:
+def test_a_local_master_is_one_executor_with_its_slots_and_the_cores_of_this_machine() -> None:
     assert one(ExecutorMeter(), 100.0, "driver") == ExecutorReading(
         id="driver",
         host="10.0.0.7",
         cores=4,
+        processors=len(os.sched_getaffinity(0)),
         active_tasks=1,
         busy_cores=None,
         memory_used_bytes=3 * MIB,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from elastream.engines.spark.executors import (
     Executor,
+    ExecutorCount,
     ExecutorOptions,
-    Size,
     fitting_executors,
     is_local,
     local_shortage,
@@ -46,7 +46,7 @@ from elastream.errors import InvalidInput
 )
 def test_the_size_for_a_number_of_slots(slots: int, options: dict[str, Any], size: tuple[int, int]) -> None:
     needed, target = size
-    assert size_for(slots, ExecutorOptions(**options)) == Size(needed=needed, target=target)
+    assert size_for(slots, ExecutorOptions(**options)) == ExecutorCount(needed=needed, target=target)
 
 
 sizes = st.builds(

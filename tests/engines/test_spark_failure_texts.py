@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,10 @@ TOLD = {
         None,
     ),
     "no_topic": ("there is no such topic: UnknownTopicOrPartitionException: This server does not host", None),
+    "no_servers": (
+        "kafka.bootstrap.servers is not HOST:PORT, a host of it is not known, or a security setting",
+        None,
+    ),
     "worker_crash": ("SparkException: Python worker exited unexpectedly (crashed).", None),
     "source_late": ("a Python worker did not connect in time (busy machine?)", None),
 }
@@ -122,6 +127,12 @@ def test_else_the_first_ones() -> None:
     assert told.startswith("its input from bids begins with {ok=True, name=None, text='xxx")
     assert told.count("{") == 2
     assert len(told) < 300
+
+
+def test_a_moment_is_shown_as_people_write_it() -> None:
+    at = datetime(2026, 11, 18, 21, 54, 12, 345_000)
+    told = input_text([{"at": at, "bidder": 666}], "ValueError: bidder 666 is poison", of="bids")
+    assert told == "the record that it names, from bids: {at=2026-11-18 21:54:12.345000, bidder=666}"
 
 
 def test_no_records_no_sentence() -> None:

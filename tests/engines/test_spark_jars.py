@@ -84,6 +84,16 @@ def test_another_jar_under_the_same_name_is_not_kept(repository: Repository) -> 
     assert not (repository.jars.folder / "jar1-1.0.jar").exists()
 
 
+def test_a_jar_that_was_changed_since_is_not_run(repository: Repository) -> None:
+    repository.jars.fetch()
+    path = repository.jars.folder / "jar2-1.0.jar"
+    assert path in repository.jars.paths("one")
+    path.write_bytes(b"xyz")
+    assert repository.jars.missing() == [], "it has the right size"
+    with pytest.raises(ElastreamError, match=r"jar2-1.0.jar: not the jar that the lock file names, and not run"):
+        repository.jars.paths("one")
+
+
 def test_a_jar_that_is_not_there(repository: Repository) -> None:
     del repository.contents["one/two/jar0/1.0/jar0-1.0.jar"]
     with pytest.raises(ElastreamError, match=r"jar0-1.0.jar: cannot be fetched: HTTP Error 404"):

@@ -8,7 +8,7 @@ import pytest
 
 from elastream import InvalidInput, Pipeline
 from elastream.engines.spark.kind import Spark
-from elastream.engines.spark.latency import longest_batch_s, out_of_reach, steps_in_a_row
+from elastream.engines.spark.latency import latency_kept_s, longest_batch_s, of_step_s, out_of_reach
 from elastream.measurement.batch_cost import BatchCost
 from elastream.policies.catalog import create, keeping
 from elastream.policies.ds2 import DS2
@@ -43,15 +43,43 @@ def lambda_named(name: str):  # type: ignore[no-untyped-def]
 
 
 def test_the_longest_path_counts_and_a_feed_does_not() -> None:
-    assert steps_in_a_row(diamond()) == 4
+    assert latency_kept_s(diamond(), 1.0) == 2 * 4
     fed = Pipeline("fed")
     fed.feed("lines", schema="line string")
     fed.operator(reads="lines")(lambda_named("words"))
-    assert steps_in_a_row(fed) == 1
+    assert latency_kept_s(fed, 1.0) == 2
 
 
 def test_each_step_has_its_part_of_the_latency_twice() -> None:
     assert longest_batch_s(diamond(), 8.0) == pytest.approx(1.0)
+
+
+def with_trigger(trigger: str) -> Pipeline:
+    pipeline = Pipeline("triggered")
+    pipeline.source(lambda_named("source"))
+    pipeline.operator(reads="source", trigger=trigger)(lambda_named("slow"))
+    pipeline.operator(reads="slow")(lambda_named("last"))
+    return pipeline
+
+
+def test_a_longer_trigger_takes_its_part_and_the_others_share_the_rest() -> None:
+    pipeline = with_trigger("4 s")
+    assert longest_batch_s(pipeline, 12.0) == pytest.approx((12 - 2 * 4) / 2 / 2)
+    assert of_step_s(pipeline["slow"], 1.0) == 4.0
+    assert of_step_s(pipeline["last"], 1.0) == 1.0
+    assert longest_batch_s(with_trigger("100 ms"), 12.0) == pytest.approx(2.0), "a shorter one takes nothing"
+
+
+def test_triggers_that_a_latency_does_not_allow_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"latency of 6 s cannot be kept .* a record may wait for 8 s"):
+        longest_batch_s(with_trigger("4 s"), 6.0)
+
+
+def test_a_batch_that_may_take_as_long_as_its_trigger_is_not_out_of_reach() -> None:
+    costs = {"slow": replace(COST, longest_batch_s=4.0), "last": replace(COST, longest_batch_s=1.0)}
+    assert out_of_reach(with_trigger("4 s"), 12.0, costs) == ()
+    (told,) = out_of_reach(with_trigger("4 s"), 12.0, {**costs, "last": replace(COST, longest_batch_s=2.0)})
+    assert told.endswith("16 s can be kept")
 
 
 def test_a_longer_latency_needs_no_more_instances() -> None:

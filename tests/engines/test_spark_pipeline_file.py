@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.run import PipelineFile, read_pipeline
+from tests.patience import PATIENCE_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -71,7 +72,7 @@ def test_the_generator_writes_what_a_function_beside_the_file_makes(file: Pipeli
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -82,7 +83,9 @@ def test_what_is_imported_from_beside_is_sent_to_processes_that_do_not_have_it(f
     squares = sys.modules["beside_the_pipeline"].squares
     sent = cloudpickle.dumps(squares)  # type: ignore[no-untyped-call]
     asked = "import pickle, sys; print(pickle.load(sys.stdin.buffer)(3, 2, created_ms=0).to_pydict())"
-    ended = subprocess.run([sys.executable, "-c", asked], input=sent, capture_output=True, timeout=60, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", asked], input=sent, capture_output=True, timeout=PATIENCE_S, check=True
+    )
     assert ended.stdout.decode() == "{'square': [9, 16]}\n"
 
 
@@ -99,7 +102,7 @@ def test_an_example_is_read_from_anywhere(example: str, tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from elastream.engines.spark.java import check_java
+from elastream.engines.spark.session import still_runs
 from elastream.errors import ElastreamError
 
 
@@ -77,3 +81,26 @@ def test_one_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     with pytest.raises(ElastreamError, match=rf"{path} does not run \(Permission denied\)"):
         check_java()
+
+
+class _Context:
+    """Stands for Spark's, of a process that answers, whose Spark has stopped, or that is gone."""
+
+    def __init__(self, stopped: bool | None) -> None:
+        self.stopped = stopped
+
+    def sc(self) -> _Context:
+        return self
+
+    def isStopped(self) -> bool:  # noqa: N802 - Spark's own name
+        if self.stopped is None:
+            raise Py4JNetworkError("Answer from Java side is empty")
+        return self.stopped
+
+
+@pytest.mark.parametrize(("stopped", "runs"), [(False, True), (True, False), (None, False)])
+def test_a_spark_that_a_signal_has_stopped_runs_no_longer_though_java_answers(
+    stopped: bool | None, runs: bool
+) -> None:
+    session: Any = SimpleNamespace(_jsc=_Context(stopped))
+    assert still_runs(session) is runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -87,8 +88,21 @@ def test_any_other_error_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_type_that_is_none_is_named_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"job\.py:10: 'strin': a type in Spark's DDL was expected.*StringType"):
+    message = (
+        r"job\.py:10: a type in Spark's DDL was expected, found 'strin' \(did you mean 'string'\?\).*StringType"
+    )
+    with pytest.raises(InvalidInput, match=message):
         read_pipeline(written(tmp_path, 'x = F.udf(lambda a: a, "strin")'))
+
+
+def test_the_line_is_named_where_the_file_is_given_by_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, 'x = udf("string")')
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    with pytest.raises(InvalidInput, match=r"^\.\./job\.py:10: NameError"):
+        read_pipeline(Path("../job.py"))
 
 
 def test_types_in_ddl() -> None:
@@ -107,4 +121,21 @@ def test_types_in_ddl() -> None:
 )
 def test_what_is_no_type_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="a type in Spark's DDL was expected"):
+        parse_ddl(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("strng", "found 'strng' (did you mean 'string'?)"),
+        (
+            "array<strng>",
+            "'array<strng>': a type in Spark's DDL was expected, found 'strng' (did you mean 'string'?)",
+        ),
+        ("user string, size itn", "found 'itn' (did you mean 'int'?)"),
+        ("array<int", "'array<int': a type in Spark's DDL was expected, which it is not from its end on"),
+    ],
+)
+def test_a_misspelt_type_is_told_as_what_was_meant(text: str, found: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(found)):
         parse_ddl(text)

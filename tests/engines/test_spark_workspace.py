@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from elastream.engines.spark.state_folder import state_url
 from elastream.engines.spark.workspace import Workspace
 from elastream.errors import ElastreamError, InvalidInput
 
@@ -163,3 +164,30 @@ def test_a_batch_has_an_id_that_no_batch_of_another_folder_has(tmp_path: Path) -
     assert anew.unique_id(0) != told, "as after --fresh"
     anew.close()
     other.close()
+
+
+def test_state_is_not_looked_for_elsewhere_than_where_it_lies(tmp_path: Path) -> None:
+    first = Workspace(tmp_path / "far", "wordcount", state_url="hdfs:///state")
+    first.open()
+    first.check_schemas({"words": "struct<word:string>"})
+    first.close()
+    lies = f"{tmp_path / 'far'}: its state lies in hdfs:///state, and cannot go on in the folder itself"
+    with pytest.raises(InvalidInput, match=lies):
+        opened(tmp_path / "far")
+    Workspace(tmp_path / "far", "wordcount", state_url="hdfs:///state").open()
+
+    near = opened(tmp_path / "near")
+    near.check_schemas({"words": "struct<word:string>"})
+    near.close()
+    with pytest.raises(InvalidInput, match="in the folder itself, and cannot go on in hdfs:///state; choose"):
+        Workspace(tmp_path / "near", "wordcount", state_url="hdfs:///state").open()
+
+
+@pytest.mark.parametrize("text", ["/user/me/state", "hdfs:/state", "hdfs://host", "viewfs://a/b", "hdfs://h/a b"])
+def test_a_folder_for_state_has_a_scheme(text: str) -> None:
+    with pytest.raises(InvalidInput, match="a folder with the scheme of its file system was expected"):
+        state_url(text)
+
+
+def test_a_folder_for_state_is_taken_as_it_is_but_for_a_slash_at_its_end() -> None:
+    assert state_url("hdfs://name:8020/user/me/") == "hdfs://name:8020/user/me"

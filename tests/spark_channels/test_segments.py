@@ -242,7 +242,8 @@ def test_making_the_folders_of_another_writer_does_not_finish_its_work(log: Segm
     publish(log, 0, [0])
     (log.folder / "head.json").unlink()
     log.make_folders()
-    assert log.head() == Head(), "only the writer itself may write the head"
+    assert not (log.folder / "head.json").exists(), "only the writer itself may write the head"
+    assert log.head().records == 1, "what is in the stream is known without it"
 
 
 # --- one writer after another -----------------------------------------------------------------------------------
@@ -398,6 +399,27 @@ def test_overdue_is_what_was_there_in_time_and_no_batch_has_taken(log: SegmentLo
     assert log.overdue("counts", since_s=200.0) == 11
 
 
+def test_the_oldest_that_no_batch_has_taken_has_waited_longest(log: SegmentLog) -> None:
+    for batch in range(10):  # two records a second, from second 100 on
+        publish_at(log, batch, 100.0 + batch, 2 * batch, 2 * batch + 1)
+    assert log.waits_s("counts", now_s=112.0) == 12.0
+    log.acknowledge("counts", StreamPosition(), taken=4)
+    assert log.waits_s("counts", now_s=112.0) == 10.0, "a batch has those of the first two seconds"
+    log.acknowledge("counts", StreamPosition(record=5, commit=3), taken=9)  # in the middle of a commit
+    assert log.waits_s("counts", now_s=112.0) == 8.0
+    log.acknowledge("counts", StreamPosition(record=20, commit=10), taken=20)
+    assert log.waits_s("counts", now_s=112.0) == 0.0
+
+
+def test_the_newest_rate_is_that_between_the_commits_since_a_time(log: SegmentLog) -> None:
+    records = iter(range(100))
+    for batch, count in enumerate([1, 1, 1, 1, 1, 4, 4, 4, 4, 4, 4]):  # one a second; four, from second 105 on
+        publish_at(log, batch, 100.0 + batch, *(next(records) for _ in range(count)))
+    assert log.newest_per_s(since_s=104.5) == 4.0
+    assert log.newest_per_s(since_s=99.0) == pytest.approx(2.8)
+    assert log.newest_per_s(since_s=108.0) is None, "of so few commits nobody can tell"
+
+
 def test_nothing_is_overdue_where_everything_was_forgotten(log: SegmentLog) -> None:
     publish_at(log, 0, 100.0, 0, 1)
     log.acknowledge("counts", log.position(StreamPosition()))
@@ -438,6 +460,34 @@ def test_a_killed_forgetting_is_finished_by_the_next(log: SegmentLog) -> None:
     shutil.rmtree(batch_folder(log, 0))
     assert forget(log, "counts") == 2
     assert list((log.folder / "log").iterdir()) == []
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"commits": 1', b"[]", None])
+def test_a_head_that_a_power_loss_has_torn_or_taken_follows_from_the_newest_commit(
+    log: SegmentLog, torn: bytes | None
+) -> None:
+    for batch in range(3):
+        publish(log, batch, [batch])
+    log.acknowledge("counts", log.position(StreamPosition()))
+    forget(log, "counts")
+    before, path = log.head(), log.folder / "head.json"
+    path.unlink() if torn is None else path.write_bytes(torn)
+    assert log.head() == before
+    log.create()
+    assert json.loads(path.read_text())["records"] == 3
+    (log.folder / "readers" / "counts.json").write_bytes(b"")
+    assert log.acknowledged("counts") == StreamPosition()
+
+
+def test_a_head_that_is_behind_by_forgotten_commits_is_brought_up_to_date(log: SegmentLog) -> None:
+    stale = (log.folder / "head.json").read_bytes() if (log.folder / "head.json").exists() else b"{}"
+    for batch in range(3):
+        publish(log, batch, [batch])
+    log.acknowledge("counts", log.position(StreamPosition()))
+    forget(log, "counts")
+    (log.folder / "head.json").write_bytes(stale)
+    log.create()
+    assert (log.head().commits, log.head().records, log.head().batch) == (3, 3, 2)
 
 
 def test_the_stream_goes_on_after_everything_was_forgotten(log: SegmentLog) -> None:

@@ -51,6 +51,19 @@ def batches(draw: st.DrawFn) -> tuple[list[Commit], int, int, int]:
     return commits, first, last, draw(st.integers(1, 12))
 
 
+@given(batches(), st.data())
+def test_what_is_left_out_is_in_no_part_and_all_else_is(
+    batch: tuple[list[Commit], int, int, int], data: st.DataObject
+) -> None:
+    commits, first, last, parallelism = batch
+    left_out = data.draw(st.sets(st.integers(0, commits[-1].after)))
+    start, end = position(commits, first), position(commits, last)
+    found = splits(commits[max(0, start.commit - 1) : end.commit], start, end, parallelism, left_out=left_out)
+    read = [number for part in found for number in numbers(commits, part)]
+    assert read == [number for number in range(first, last) if number not in left_out]
+    assert all(one.first < one.last for part in found for one in part)
+
+
 @given(batches())
 def test_the_parts_are_the_records_in_order(batch: tuple[list[Commit], int, int, int]) -> None:
     commits, first, last, parallelism = batch

@@ -26,7 +26,7 @@ class Capacity(Protocol):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PowerLaw(Checked):
     per_instance_per_s: Positive
-    exponent: Positive = 1.0
+    exponent: Annotated[float, Numbers("above 0 and at most 10", lambda value: 0 < value <= 10)] = 1.0
     delay_cost: NotNegative = 0.0
     """Records per second that are lost for each second of delay."""
     delay_s: NotNegative = 0.0

@@ -73,7 +73,7 @@ class RecordTotals:
 
 
 class SimulatedEngine:
-    def __init__(self, model: EngineModel, *, record_progress: bool = False) -> None:
+    def __init__(self, model: EngineModel) -> None:
         self._model = model
         self._plan = model.initial_plan
         self._queues = _queues(model)
@@ -88,7 +88,7 @@ class SimulatedEngine:
         self._failure: str | None = None
         self._now_s = 0.0
         self._marked_s = 0.0
-        self.history = SimulatedHistory(self._sources, self._queues, self._stages if record_progress else ())
+        self.history = SimulatedHistory(self._sources, self._queues)
         self._apply(model.initial_plan, self._chosen(model.initial_plan, {}).placement)
         self._mark()
 
@@ -116,6 +116,9 @@ class SimulatedEngine:
             dataflow=self._model.dataflow,
             plan=self._plan,
             source_rates={source.name: spans[source.name].arrived / window_s for source in self._sources},
+            newest_rates={
+                source.name: source.mean_per_s(self._now_s - window_s / 3, self._now_s) for source in self._sources
+            },
             readings=tuple(readings),
             at_s=self._now_s,
             nodes=self._nodes,
@@ -284,5 +287,12 @@ def _operators(model: EngineModel, queues: Sequence[Queue]) -> tuple[OperatorSta
         if part.window_s is None:
             operators.append(OperatorStage(**shared))
         else:
-            operators.append(WindowedOperator(**shared, window_s=part.window_s, fire_weight=part.fire_weight))
+            windowed = WindowedOperator(
+                **shared,
+                every_s=part.slide_s or part.window_s,
+                windows=part.windows,
+                phase_s=part.phase_s,
+                fire_weight=part.fire_weight,
+            )
+            operators.append(windowed)
     return tuple(operators)

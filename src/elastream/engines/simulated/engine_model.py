@@ -49,6 +49,11 @@ class OperatorModel(Checked):
     """All records go to one instance, however many there are."""
     window_s: Positive | None = None
     """Records are set aside until the window fires; only then is there output."""
+    slide_s: Positive | None = None
+    """From one window to the next, where they slide: each of a record's windows has its part of the output and of
+    the cost of firing."""
+    phase_s: NotNegative = 0.0
+    """When a window fires first; after that once in every window or slide."""
     fire_cost_s_per_record: NotNegative = 0.0
     """What an instance that runs alone spends on each record that was set aside, when the window fires."""
     queue_records: Limit = math.inf
@@ -60,6 +65,13 @@ class OperatorModel(Checked):
         _check_selectivity(self.selectivity)
         if self.fire_cost_s_per_record and self.window_s is None:
             raise InvalidInput("fire_cost_s_per_record needs a window_s: without a window nothing fires")
+        if self.slide_s is not None and not self.slide_s <= (self.window_s or 0.0):
+            raise InvalidInput(f"slide_s must be at most the window_s, found {self.slide_s} and {self.window_s}")
+
+    @property
+    def windows(self) -> int:
+        """That a record is in."""
+        return 1 if self.slide_s is None or self.window_s is None else round(self.window_s / self.slide_s)
 
     @property
     def fire_weight(self) -> float:

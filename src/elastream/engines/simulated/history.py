@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 
 from elastream.dataflow import Plan
-from elastream.engines.simulated.stages import Queue, SourceStage, Stage
+from elastream.engines.simulated.stages import Queue, SourceStage
 
 
 class SimulatedHistory:
@@ -21,23 +21,19 @@ class SimulatedHistory:
     """Records that wait in all sources together."""
     queued: array[float]
     """Records that wait in all channels together."""
-    progress: Mapping[str, array[float]]
-    """Records whose results each source or operator has put out since the start; empty unless asked for."""
     plans: list[tuple[float, Plan]]
     """From when each plan was in force."""
     downtimes_s: list[tuple[float, float]]
     """Start and end of each action."""
 
-    def __init__(self, sources: Sequence[SourceStage], queues: Sequence[Queue], followed: Sequence[Stage]) -> None:
+    def __init__(self, sources: Sequence[SourceStage], queues: Sequence[Queue]) -> None:
         self.times_s, self.source_backlog, self.queued = array("d"), array("d"), array("d")
         self.arriving_per_s = {source.name: array("d") for source in sources}
         self.emitted_per_s = {source.name: array("d") for source in sources}
-        self.progress = {stage.name: array("d") for stage in followed}
         self.plans = []
         self.downtimes_s = []
         self._queues = queues
         self._sources = [(s, self.arriving_per_s[s.name], self.emitted_per_s[s.name]) for s in sources]
-        self._followed = [(stage, self.progress[stage.name]) for stage in followed]
 
     def sample(self, now_s: float, dt_s: float) -> None:
         self.times_s.append(now_s)
@@ -51,5 +47,3 @@ class SimulatedHistory:
         for queue in self._queues:
             queued += queue.queued
         self.queued.append(queued)
-        for stage, progress in self._followed:
-            progress.append(stage.processed)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from elastream.engines.simulated.engine import SimulatedEngine
 
 
-class Pace:
+class PlaySpeed:
     """Waits for real; a wait ends early where someone asks for something."""
 
     def __init__(self, speed: float) -> None:
@@ -32,7 +32,7 @@ class PacedClock:
     """The simulated engine as a clock that does not run ahead of its pace."""
 
     engine: SimulatedEngine
-    pace: Pace
+    pace: PlaySpeed
 
     def now(self) -> float:
         return self.engine.now()

@@ -33,6 +33,7 @@ def operator_readings(
 ) -> Iterator[Reading]:
     """One for each instance: its part of the records, and the time that it took for them."""
     queued = operator.queued()
+    latency_s = _waiting_s(queued, span.taken / window_s)
     common_factor = noise.factor()
     for instance in range(instances.n):
         share, rate_per_s = instances.share(instance), instances.rate_per_s(instance)
@@ -48,7 +49,7 @@ def operator_readings(
             backlog=queued * share,
             wait_in_s=max(0.0, window_s - useful_s - span.held_s),
             wait_out_s=span.held_s,
-            latency_s=_waiting_s(queued, span.taken / window_s),
+            latency_s=latency_s,
             cpu_utilization=useful_s / window_s,
         )
 

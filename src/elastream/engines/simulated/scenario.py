@@ -29,11 +29,14 @@ from elastream.arrivals.load_format import LoadEntry
 from elastream.checked import NOT_NEGATIVE, POSITIVE
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.durations import seconds
+from elastream.durations import text as duration_text
 from elastream.engines.simulated.capacity import Amdahl, Capacity, PowerLaw, Usl
 from elastream.engines.simulated.engine_model import DowntimeScope, EngineModel, OperatorModel, SourceModel
-from elastream.errors import InvalidInput
+from elastream.errors import InvalidInput, shown
 from elastream.formats import Duration, Strict, is_number, parse, read_text, read_yaml
 from elastream.nodes.files import NodesEntry
+
+_MOST_STEPS = 100_000_000  # years of a pipeline in steps of a second, and hours of simulating them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ def _number_as(key: str, value: Any) -> Any:
 def _duration_range(value: Any) -> tuple[float, float]:
     if isinstance(value, list):
         if len(value) != 2:
-            raise ValueError(f"a duration, or the least and the most [20 s, 40 s], found {value!r}")
+            raise ValueError(f"a duration, or the least and the most [20 s, 40 s], found {shown(value)}")
         return seconds(value[0]), seconds(value[1])
     return seconds(value), seconds(value)
 
@@ -64,7 +67,9 @@ def _duration_range(value: Any) -> tuple[float, float]:
 def _selectivity(value: Any) -> Any:
     ratios = value.values() if isinstance(value, dict) else [value]
     if not all(map(is_number, ratios)):
-        raise ValueError(f"a number, or a mapping with a number for each downstream operator, found {value!r}")
+        raise ValueError(
+            f"a number, or a mapping with a number for each downstream operator, found {shown(value)}"
+        )
     return value
 
 
@@ -149,6 +154,8 @@ class OperatorEntry(Strict):
     slow_instance: float = 1.0
     not_parallel: bool = False
     window: Duration | None = None
+    slide: Duration | None = Field(default=None, description="from one window to the next, where they slide")
+    phase: Duration = Field(default=0.0, description="when a window fires first, where not after its length")
     fire_cost: Duration = Field(default=0.0, description="for each record of a window, when it fires")
 
     def operator(self, name: str) -> Operator:
@@ -160,6 +167,8 @@ class OperatorEntry(Strict):
         return OperatorModel(
             capacity=self.capacity.capacity(),
             window_s=self.window,
+            slide_s=self.slide,
+            phase_s=self.phase,
             fire_cost_s_per_record=self.fire_cost,
             queue_records=self.queue,
             **self.model_dump(include=shared),
@@ -189,6 +198,10 @@ def scenario_from(data: Any, *, place: str, folder: Path) -> Scenario:
     entry = parse(ScenarioEntry, data, place)
     with _errors_at(place):
         POSITIVE.check("duration", entry.duration)
+        if entry.duration > _MOST_STEPS * entry.engine.step:
+            most = duration_text(_MOST_STEPS * entry.engine.step)
+            found = duration_text(entry.duration)
+            raise InvalidInput(f"duration: at most {most} was expected with this engine.step, found {found}")
         NOT_NEGATIVE.check("cost_per_instance_hour", entry.cost_per_instance_hour)
     return Scenario(
         name=entry.name,

@@ -17,7 +17,7 @@ from elastream.engines.simulated.engine import SimulatedEngine
 from elastream.engines.simulated.engine_model import EngineModel
 from elastream.engines.simulated.history import SimulatedHistory
 from elastream.engines.simulated.ideal import Ideal
-from elastream.engines.simulated.pace import Pace, PacedClock
+from elastream.engines.simulated.pace import PacedClock, PlaySpeed
 from elastream.manager.decision import Decision
 from elastream.manager.events import Acted, Decided, Event
 from elastream.manager.inbox import Inbox
@@ -27,6 +27,7 @@ from elastream.measurement import Snapshot
 from elastream.measurement.elasticity import Elasticity, Moment, elasticity
 from elastream.nodes.choice import closest
 from elastream.policies.catalog import Policy
+from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 
 _DEMAND_EVERY_S = 10.0
 _DONE = 0.5  # of a record: a fluid model never comes to exactly none
@@ -76,10 +77,12 @@ class Simulation:
 class Watched:
     """Someone looks while it runs, so it runs no faster than they can see, and does what they ask for."""
 
-    pace: Pace
+    pace: PlaySpeed
     inbox: Inbox
-    on_snapshot: Callable[[Snapshot], None]
-    on_event: Callable[[Event], None]
+
+
+def _nothing(_: object) -> None:
+    pass
 
 
 def simulate(
@@ -88,30 +91,30 @@ def simulate(
     knobs: Knobs,
     *,
     duration_s: float,
-    on_progress: Callable[[float], None] = lambda _: None,
+    knowledge: Knowledge = NOTHING_KNOWN,
+    on_snapshot: Callable[[Snapshot], None] = _nothing,
+    on_event: Callable[[Event], None] = _nothing,
     watched: Watched | None = None,
 ) -> Simulation:
-    """Run a pipeline for so long; `on_progress` is told the simulated time after every interval."""
+    """Run a pipeline for so long, with what is known of it before; what happens is told as it does."""
     engine = SimulatedEngine(_until(model, duration_s))
     snapshots: list[Snapshot] = []
     events: list[Event] = []
 
     def keep(snapshot: Snapshot) -> None:
         snapshots.append(snapshot)
-        on_progress(snapshot.at_s)
-        if watched is not None:
-            watched.on_snapshot(snapshot)
+        on_snapshot(snapshot)
 
     def keep_event(event: Event) -> None:
         events.append(event)
-        if watched is not None:
-            watched.on_event(event)
+        on_event(event)
 
     manager = Manager(
         engine=engine,
         policy=policy,
         knobs=knobs,
         clock=engine if watched is None else PacedClock(engine, watched.pace),
+        knowledge=knowledge,
         on_snapshot=keep,
         on_event=keep_event,
         inbox=None if watched is None else watched.inbox,

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+_SAMPLES = 10  # of the load in a part of a window
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counters:
@@ -99,6 +101,10 @@ class SourceStage(Stage):
     arriving_per_s: float = 0.0
     emitted: float = 0.0
     """In this step."""
+
+    def mean_per_s(self, from_s: float, to_s: float) -> float:
+        """What arrived between these times, by samples of the load."""
+        return math.fsum(self.rate_at(from_s + (to_s - from_s) * i / _SAMPLES) for i in range(_SAMPLES)) / _SAMPLES
 
     def arrive(self, now_s: float, dt_s: float) -> None:
         """Records come in whether or not the job is running."""
@@ -232,25 +238,40 @@ class OperatorStage(Stage):
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class WindowedOperator(OperatorStage):
-    """Sets records aside cheaply; when the window fires, they must be worked off before others are taken."""
+    """Sets records aside cheaply; when a window fires, they must be worked off before others are taken.
 
-    window_s: float
+    Of sliding windows a record is in several: each of them has its part of the work and of the results.
+    """
+
+    every_s: float
+    """From one firing to the next."""
+    windows: int = 1
+    """That a record is in."""
+    phase_s: float = 0.0
+    """Of a firing."""
     fire_weight: float
     next_fire_s: float = field(init=False)
     aside: float = 0.0
+    """Since the last firing."""
     firing: float = 0.0
+    parts: deque[float] = field(init=False)
+    """Of the records between two firings, newest first: what each of their windows has of them."""
 
     def __post_init__(self) -> None:
-        self.next_fire_s = self.window_s
+        self.next_fire_s = self.phase_s or self.every_s
+        self.parts = deque(maxlen=self.windows)
 
     def in_windows(self) -> float:
-        return self.aside + self.firing
+        still_to_fire = math.fsum(part * (self.windows - 1 - age) for age, part in enumerate(self.parts))
+        return self.aside + self.firing + still_to_fire
 
     def work(self, now_s: float, dt_s: float) -> None:
         if now_s >= self.next_fire_s:
-            self.firing += self.aside
+            self.parts.appendleft(self.aside / self.windows)
+            self.firing += math.fsum(self.parts)
             self.aside = 0.0
-            self.next_fire_s = (math.floor(now_s / self.window_s) + 1) * self.window_s
+            past = math.floor((now_s - self.phase_s) / self.every_s)
+            self.next_fire_s = self.phase_s + (past + 1) * self.every_s
         budget = self.rate_per_s * dt_s
         if self.firing > 0 and budget > 0:
             budget -= self._fire(budget, dt_s)
@@ -275,7 +296,9 @@ class WindowedOperator(OperatorStage):
         return work
 
     def demand(self, now_s: float, arriving: float) -> tuple[float, float]:
-        fires = self.firing + self.aside if now_s >= self.next_fire_s else self.firing
+        fires = self.firing
+        if now_s >= self.next_fire_s:
+            fires += self.aside / self.windows + math.fsum(list(self.parts)[: self.windows - 1])
         return fires * self.fire_weight + self.queued() + arriving, fires
 
 

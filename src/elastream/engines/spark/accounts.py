@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from elastream.engines.spark.channels.aside import read_aside
 from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.segments import Head, SegmentLog, StreamPosition
@@ -40,6 +42,8 @@ class _Book:
     """How often Spark counts the records of a batch; None where that cannot be said."""
     began: Mapping[str, StreamPosition]
     """Where its query begins to read each channel, where it has no checkpoint."""
+    aside: Path
+    """Where records lie that it cannot process."""
     ledger: Ledger
     found: Ledger = field(init=False)
     """When this run began."""
@@ -67,6 +71,7 @@ class Books:
             output=output,
             counted=self._counted(step, reads, output),
             began={read: self._log(read).acknowledged(step.name) for read in step.reads},
+            aside=self._workspace.aside(step.name),
             ledger=read_ledger(self._workspace.ledger(step.name)),
         )
 
@@ -130,6 +135,7 @@ class Books:
             late_before=book.found.late,
             uncounted_batches=untold,
             uncounted_before=book.found.untold,
+            aside=sum(1 for _ in read_aside(book.aside)),
         )
 
     def _inputs(self, step: PipelineStep) -> tuple[InputAccount, ...]:
@@ -200,6 +206,10 @@ def _held(log: SegmentLog, head: Head, after: StreamPosition) -> int:
     return sum(max(0, commit.after - max(commit.before, after.record)) for commit in commits)
 
 
+def _put_aside(book: _Book, batch: int, channel: str) -> int:
+    return sum(one.channel == channel for one in read_aside(book.aside, batch=batch))
+
+
 def _faults(book: _Book, entry: Mapping[str, Any]) -> list[str]:
     sources: Sequence[Mapping[str, Any]] = entry["sources"]
     if book.counted is None or len(sources) != len(book.reads.told):
@@ -215,7 +225,9 @@ def _faults(book: _Book, entry: Mapping[str, Any]) -> list[str]:
                 book.step.name,
                 int(entry["batchId"]),
                 channel,
-                offered=position(source["endOffset"]).record - start.record,
+                offered=position(source["endOffset"]).record
+                - start.record
+                - _put_aside(book, int(entry["batchId"]), channel),
                 read=int(source["numInputRows"]),
                 counted=book.counted,
             )

@@ -1,9 +1,9 @@
 """Executors that follow the pipeline while it runs: the thin part that talks to Spark.
 
-Spark has one client for this, `ExecutorAllocationClient`, which standalone clusters, YARN and Kubernetes all
-implement. Its own user, the thread of dynamic allocation, goes by tasks that wait and executors that idle, which
-says little of a micro-batch pipeline: between two batches everything idles. So that thread is stopped, and the
-same client is asked for as many executors as the plan needs. Nothing of this restarts a query.
+Spark has one client for this (`executor_client.py`). Its own user, the thread of dynamic allocation, goes by tasks
+that wait and executors that idle, which says little of a micro-batch pipeline: between two batches everything
+idles. So that thread is stopped, and the same client is asked for as many executors as the plan needs. Nothing of
+this restarts a query.
 
 Only `_fitting` knows a cluster manager: a standalone master tells how much room there is. Of the others one learns
 it by waiting. On which nodes of a standalone cluster executors run is the affair of `on_nodes.py`.
@@ -14,11 +14,12 @@ from __future__ import annotations
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
 from elastream.engines.spark.channels.emulated_delays import Fetches
+from elastream.engines.spark.executor_client import ExecutorClient
 from elastream.engines.spark.executor_readings import ExecutorMeter
 from elastream.engines.spark.executors import (
     Executor,
@@ -120,9 +121,7 @@ class Executors(_WithoutNodes):
         self._application = spark.sparkContext.applicationId
         self._api = api
         self._options = options
-        self._jvm: Any = spark.sparkContext._jvm
-        self._context: Any = spark.sparkContext._jsc.sc()
-        self._client: Any = self._context.schedulerBackend()
+        self._client = ExecutorClient(spark)
         self._meter = ExecutorMeter()
 
     def begin(self, slots: int) -> str | None:
@@ -160,9 +159,7 @@ class Executors(_WithoutNodes):
 
     def take_over(self) -> None:
         """From Spark's own thread, which would start and stop executors by its lights."""
-        own = self._context.executorAllocationManager()
-        if own.isDefined():
-            own.get().stop()
+        self._client.stop_dynamic_allocation()
 
     def hosts(self) -> dict[str, str]:
         """Of each executor that there is the host that it tells; one that is only about to come tells none."""
@@ -176,26 +173,19 @@ class Executors(_WithoutNodes):
 
     def up(self) -> tuple[str, ...]:
         """Those that take tasks; one that is on its way out does not."""
-        found = self._context.getExecutorIds()
-        ids = [str(found.apply(index)) for index in range(found.size())]
-        return tuple(name for name in ids if self._client.isExecutorActive(name))
+        return self._client.up()
 
     def request(self, total: int) -> None:
-        nowhere_preferred = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
-        if not self._context.requestTotalExecutors(total, 0, nowhere_preferred):
-            raise ElastreamError(f"{self._master} does not take a request for {total} executors")
+        self._client.request(total)
 
     def _decommission(self, executors: tuple[str, ...]) -> None:
-        nobody = getattr(getattr(self._jvm.scala, "None$"), "MODULE$")
-        why = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("the plan has fewer slots", nobody)
-        for name in executors:
-            self._client.decommissionExecutor(name, why, False, False)
+        self._client.decommission(executors, "the plan has fewer slots")
 
     def _wait(self, count: int, timeout_s: float) -> None:
         """Until so many are up, or the time is."""
         deadline_s = time.monotonic() + timeout_s
         while len(self.up()) < count and time.monotonic() < deadline_s:
-            if self._context.isStopped():
+            if self._client.is_stopped:
                 raise ElastreamError(f"{self._master} has ended this application; its web page may tell why")
             time.sleep(_POLL_S)
 

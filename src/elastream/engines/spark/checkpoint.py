@@ -16,8 +16,8 @@ from pathlib import Path
 from elastream.engines.spark.channels.segments import StreamPosition
 from elastream.errors import ElastreamError
 
-_OWN_LINES = 2
-_NOTHING_YET = "-"
+OWN_LINES = 2
+NOTHING_YET = "-"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -33,7 +33,7 @@ def positions(checkpoint: Path, batch: int, reads: Sequence[str | None]) -> dict
     A channel that the plan has in several places is one stream, which is then told several times.
     """
     try:
-        lines = _lines(checkpoint, batch)[_OWN_LINES:]
+        lines = offset_lines(checkpoint, batch)[OWN_LINES:]
     except OSError as error:
         raise ElastreamError(f"{checkpoint}/offsets/{batch}: cannot be read: {error.strerror}") from None
     if len(lines) != len(reads):
@@ -51,7 +51,7 @@ def positions(checkpoint: Path, batch: int, reads: Sequence[str | None]) -> dict
 
 def position(text: str) -> StreamPosition:
     """As Spark writes it down; the beginning, where it has not read anything yet."""
-    if text == _NOTHING_YET:
+    if text == NOTHING_YET:
         return StreamPosition()
     try:
         told = json.loads(text)
@@ -69,8 +69,8 @@ def moved_state(checkpoint: Path, batch: int) -> bool:
 
 
 def _partitions(checkpoint: Path, batch: int) -> str:
-    return str(json.loads(_lines(checkpoint, batch)[1])["conf"][_PARTITIONS])
+    return str(json.loads(offset_lines(checkpoint, batch)[1])["conf"][_PARTITIONS])
 
 
-def _lines(checkpoint: Path, batch: int) -> list[str]:
+def offset_lines(checkpoint: Path, batch: int) -> list[str]:
     return (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()

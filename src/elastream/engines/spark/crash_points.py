@@ -25,14 +25,14 @@ class CrashPoint(StrEnum):
     """Of a decentralized instance: some successors have their part of the batch, others do not."""
     IN_FORGETTING = "in forgetting"
     """The files of a commit that everyone has read are gone, its entry in the log is not."""
-    RESCALE_STOPPED = "in a rescale, stopped"
-    """The query of a stateful operator has ended; the one with the new parallelism was not started."""
-    RESCALE_STARTED = "in a rescale, started"
-    """The query with the new parallelism has just been started."""
+    RESCALED = "after a rescale"
+    """The control has another parallelism; the batch under way does not, or none has it yet."""
     REPARTITION_WANTED = "before a repartition"
     """It is written down that the state is to have another number of partitions; nothing was done yet."""
     REPARTITION_DONE = "after a repartition"
     """The checkpoint has the state in its new partitions; the query was not started on them."""
+    PUT_ASIDE = "after putting aside"
+    """Records at which a batch fails lie aside; the batch was not run without them yet."""
 
 
 _wanted = os.environ.get(VARIABLE)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from elastream.errors import InvalidInput
+from elastream.errors import InvalidInput, nearest
 
 _SIMPLE: dict[str, Callable[[], t.DataType]] = {
     "boolean": t.BooleanType,
@@ -51,11 +51,17 @@ _WORD = re.compile(
 
 
 def parse_ddl(text: str) -> t.DataType:
-    """A type, or a struct of the columns of a table."""
+    """A type, or a struct of the columns of a table. What is neither is told as what it is more like."""
+    a_type, columns = _Reader(text), _Reader(text)
     try:
-        return _Reader(text).whole(_Reader.a_type)
-    except InvalidInput:
-        return _Reader(text).whole(_Reader.columns)
+        return a_type.whole(_Reader.a_type)
+    except InvalidInput as error:
+        try:
+            return columns.whole(_Reader.columns)
+        except InvalidInput:
+            if columns.at > a_type.at:
+                raise
+            raise error from None
 
 
 @dataclass
@@ -87,7 +93,9 @@ class _Reader:
             return t.MapType(key, value)
         if name == "struct":
             return self._struct()
-        raise self._refused()
+        known = (*_SIMPLE, *_DECIMAL, *_WITH_LENGTH, "array", "map", "struct")
+        whole = "" if name == self.text.strip().lower() else f"{self.text!r}: "
+        raise InvalidInput(f"{whole}a type in Spark's DDL was expected, found {name!r}{nearest(name, known)}")
 
     def columns(self) -> t.StructType:
         fields = [self._field()]

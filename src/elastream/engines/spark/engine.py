@@ -7,60 +7,46 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
-from pyspark.sql.types import StructType
 
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.spark.accounts import Books
 from elastream.engines.spark.allocation import Allocation, allocation_for
-from elastream.engines.spark.channels.channel import DurableChannel
-from elastream.engines.spark.channels.control import Control, read_control, write_control
-from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind
-from elastream.engines.spark.core_waits import CoreWaits
-from elastream.engines.spark.event_time import (
-    EventTimes,
-    below_the_union,
-    carried_delays,
-    event_time_of,
-    with_watermarks,
-    without_marks,
-)
 from elastream.engines.spark.executor_readings import alone_with, if_told
-from elastream.engines.spark.executor_use import Heap, python_cores
 from elastream.engines.spark.executors import ExecutorOptions, is_local
-from elastream.engines.spark.frames import check_frame, frame_of, refused_by_spark
+from elastream.engines.spark.failure_watch import FailureWatch
 from elastream.engines.spark.jvm_lock import JvmLock
-from elastream.engines.spark.latency import DEFAULT_LONGEST_BATCH_S, out_of_reach
+from elastream.engines.spark.lasting_checkpoint import sync_committed
+from elastream.engines.spark.latency import DEFAULT_LONGEST_BATCH_S, Pace, out_of_reach
 from elastream.engines.spark.local_paths import local_folder
-from elastream.engines.spark.measurements import StepMeter
 from elastream.engines.spark.on_nodes import OnWorkers
 from elastream.engines.spark.on_nodes import on_nodes as placed_on
+from elastream.engines.spark.options import WhenPoisoned
 from elastream.engines.spark.pipeline import Kind, Pipeline, PipelineStep, check_bounds
+from elastream.engines.spark.plain_checkpoint import PlainStream
 from elastream.engines.spark.plan_reads import plan_reads
+from elastream.engines.spark.poisoned import Poisoned
 from elastream.engines.spark.query import StepQuery
-from elastream.engines.spark.query_failures import MOST_FAILURES, QueryFailures
-from elastream.engines.spark.query_watch import QueryWatch
+from elastream.engines.spark.query_building import QueryBuilder, start_first
+from elastream.engines.spark.query_failures import QueryFailures
 from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.same_folder import check_same_folder
 from elastream.engines.spark.source_folders import SourceFolders, paths_read, there_for
 from elastream.engines.spark.stages import Stages
-from elastream.engines.spark.state import RepartitionRefused, take_up_wanted
-from elastream.engines.spark.watermark_watch import WatermarkWatch
+from elastream.engines.spark.take_over import check_fits, take_over
+from elastream.engines.spark.window_meter import WindowMeter
 from elastream.engines.spark.workspace import Workspace
-from elastream.errors import ElastreamError, InvalidInput
+from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
-from elastream.manager.engine import TAKES_TIME, EngineFailed, RescaleOutcome
-from elastream.measurement import Reading, Snapshot
-from elastream.measurement.accounts import Accounts, drops_text
-from elastream.measurement.batch_cost import BatchCost
+from elastream.manager.engine import TAKES_TIME, RescaleOutcome
+from elastream.measurement import Snapshot
+from elastream.measurement.accounts import Accounts
 from elastream.nodes.places import NoNodeLeftError
 
 _log = logging.getLogger(__name__)
@@ -83,55 +69,63 @@ class SparkEngine:
         start: Mapping[str, int] | None = None,
         before_halt: Callable[[], None] = lambda: None,
         workspace: Workspace | None = None,
+        take_over: Mapping[str, PlainStream] | None = None,
+        poisoned: WhenPoisoned = WhenPoisoned.ASIDE,
+        state_url: str | None = None,
     ) -> None:
         """`start` is the parallelism to begin with, where that of the pipeline or of its folder is not wanted.
         `on_nodes` are the workers of a cluster that are started and stopped; without them executors run where the
         cluster puts them. `before_halt` is called before queries are stopped, to end what writes to their feeds.
-        `workspace` is that of the folder, where it was opened before Spark was started.
+        `workspace` is that of the folder, where it was opened before Spark was started. `take_over` are streams of
+        plain jobs that sources go on with. `state_url` is where state lies that is not to be in the folder.
         """
-        self._pipeline = pipeline
-        self._graph = pipeline.graph()
-        """With the state partitions of this moment: they may be more than were declared."""
-        self._spark = spark
-        folder = local_folder(folder)  # absolute: executors on a cluster have working folders of their own
-        self._workspace = workspace or Workspace(folder, pipeline.name, channels)
-        self._books = Books(pipeline, self._workspace, local=is_local(str(spark.sparkContext.master)))
-        self._jvm_lock = JvmLock(spark, folder / "lock.jvm")
-        self._batch_interval_s = batch_interval_s
-        self._longest_batch_s = max(batch_interval_s, longest_batch_s)
-        self._latency_s = latency_s
-        self._start = start or {}
-        self._before_halt = before_halt
-        self._channel_bound = channel_bound
-        self._schemas: dict[str, StructType] = {}
-        self._carried: dict[str, Mapping[str, int]] = {}
-        """Watermarks that hold for the readers of a step: the delay in milliseconds, by column."""
-        self._inherited: dict[str, Mapping[str, Mapping[str, int]]] = {}
-        """Of those, what is declared again on each input of a step."""
-        self._frames: dict[str, DataFrame] = {}
-        self._event_time = EventTimes()
-        self._watermarks: dict[str, WatermarkWatch] = {}
-        self._queries: dict[str, StepQuery] = {}
-        self._failures = QueryFailures(self._workspace, self._queries, self._schemas)
-        self._watch = QueryWatch(self._failures.look)
-        self._source_folders = SourceFolders(there_for(spark))
-        self._meters = {step.name: StepMeter(step.name, batch_interval_s) for step in pipeline.steps}
-        self._costs: dict[str, BatchCost] = {}
-        self._marked_s = 0.0
-        self._arrived: dict[str, int] = {}
         url = spark.sparkContext.uiWebUrl
         if url is None:
             raise ElastreamError("elastream measures through Spark's REST API: set spark.ui.enabled=true")
         api = RestApi(url, spark.sparkContext.applicationId)
+        executors = executors or ExecutorOptions()
+        pace = Pace(
+            batch_interval_s=batch_interval_s,
+            longest_batch_s=max(batch_interval_s, longest_batch_s),
+            latency_s=latency_s,
+        )
+        folder = local_folder(folder)  # absolute: executors on a cluster have working folders of their own
+        self._pipeline = pipeline
+        self._graph = pipeline.graph()
+        """With the state partitions of this moment: they may be more than were declared."""
+        self._spark = spark
+        self._workspace = workspace or Workspace(folder, pipeline.name, channels, state_url=state_url)
+        self._books = Books(pipeline, self._workspace, local=is_local(str(spark.sparkContext.master)))
+        self._jvm_lock = JvmLock(spark, folder / "lock.jvm")
+        self._latency_s = latency_s
+        self._start = start or {}
+        self._take_over = take_over or {}
+        self._before_halt = before_halt
+        self._builder = QueryBuilder(
+            spark, pipeline, self._workspace, pace=pace, channel_bound=channel_bound, start=self._start
+        )
+        self._queries: dict[str, StepQuery] = {}
+        self._poisoned = Poisoned(spark, self._workspace, pipeline, self._builder.schemas)
+        aside = self._poisoned if poisoned is WhenPoisoned.ASIDE else None
+        self._failures = QueryFailures(self._workspace, self._queries, self._builder.schemas, aside)
+        self._watch = FailureWatch(self._failures.look)
+        self._source_folders = SourceFolders(there_for(spark))
         self._stages = Stages(api)
-        self._allocation = _allocation(spark, api, pipeline, executors or ExecutorOptions(), on_nodes)
+        self._meter = WindowMeter(
+            spark,
+            pipeline,
+            self._workspace,
+            self._queries,
+            self._books,
+            self._stages,
+            pace=pace,
+            executor_memory=executors.memory,
+        )
+        self._allocation = _allocation(spark, api, pipeline, executors, on_nodes)
         self.halted = False
         self.shortage: str | None = None
         """Why the plan in force has more slots than there are, as text."""
         self._lacked_at_start: tuple[str, ...] = ()
-        self._core_waits = _core_waits(spark)
-        self._python_cores = python_cores(spark)
-        self._heap = Heap(spark, (executors or ExecutorOptions()).memory)
 
     # The life of the pipeline
 
@@ -142,27 +136,31 @@ class SparkEngine:
         try:
             self._jvm_lock.take()
             self._workspace.channels.check(self._spark)
+            self._mount_state()
             for name in self._graph.order:
                 self._declare(self._pipeline[name], plan.get(name, 1))
-            self._event_time = self._event_times()
-            followers = [name for name, step in self._event_time.steps.items() if step.followed]
-            self._watermarks = {name: WatermarkWatch(name) for name in followers}
+            self._builder.follow_event_time()
+            self._meter.watch(self._builder.event_time)
             for name in self._graph.order:
-                self._prepare(self._pipeline[name])
-            self._workspace.check_schemas({name: schema.simpleString() for name, schema in self._schemas.items()})
+                if self._pipeline[name].kind is not Kind.FEED:
+                    self._queries[name] = self._builder.query(self._pipeline[name])
+            schemas = {name: schema.simpleString() for name, schema in self._builder.schemas.items()}
+            self._workspace.check_schemas(schemas)
             self._allocation.choose(self.plan(), {})
             self.shortage = self._allocation.begin(self._slots({}))
             self._lacked_at_start = () if self.shortage is None else (self.shortage,)
             self._set_fetches()
             self._check_folders()
+            for name, stream in self._take_over.items():
+                take_over(name, stream, self._workspace)
             for number, query in enumerate(self._queries.values(), start=1):
                 place = f"{number} of {len(self._queries)}"
                 _log.info("starting the pipeline: %s (%s)", query.step.name, place, extra=TAKES_TIME)
                 # one after the other: each starts a Python process, which Spark gives ten seconds to come up
-                _start(query)
+                start_first(query)
                 query.wait_until_begun()
             self._graph = self._present_graph()
-            self._mark()
+            self._meter.mark()
             self._source_folders.look()
             self._watch.start()
         except BaseException:
@@ -218,7 +216,7 @@ class SparkEngine:
         return Plan({name: self._queries[name].parallelism for name in self._graph.scalable})
 
     def rescale(self, decision: Decision) -> RescaleOutcome:
-        """All operators at once: each is restarted, where it must be, in a thread of its own.
+        """All operators at once, from their next batches on: where state has to be moved, in a thread of its own.
 
         Executors come before their tasks and go after them.
         """
@@ -252,46 +250,44 @@ class SparkEngine:
         kept = self._allocation.release(self._slots({}), self._state_tasks)
         self._set_fetches()
         self._graph = self._present_graph()
-        self._mark()
+        self._meter.mark()
         took_s = time.monotonic() - began
         detail = "; ".join(filter(None, (*failures, chosen, self.shortage, kept)))
         return RescaleOutcome(plan=self.plan(), succeeded=not failures, took_s=took_s, detail=detail)
 
     def measure(self) -> Snapshot:
-        trouble = self._workspace.channels.trouble()
-        gaps = self._tend() + self._take_in() + ([f"{trouble}: the pipeline waits"] if trouble else self._revive())
-        now_s = time.monotonic()  # a clock that is set would make a window of any length
-        window_s = now_s - self._marked_s
-        counts = self._count_arrived()
-        arrived = {name: count - self._arrived[name] for name, count in counts.items()}
-        python_share = self._python_share()
-        readings = tuple(self._reading(name, window_s, arrived, python_share) for name in self._graph.order)
-        self._learn()
+        trouble = self._workspace.channels.trouble() or self._trouble_with_state()
+        gaps = self._tend() + self._meter.take_in()
+        revived: dict[str, str] = {}
+        if trouble:
+            gaps.append(f"{trouble}: the pipeline waits")
+        else:
+            revived = self._failures.revive()
+            # without a source nobody knows what is to be done; an operator silences nobody but itself
+            gaps += [f"{name} {text}" for name, text in revived.items() if self._graph[name].source]
+        window = self._meter.window(self._graph)
         failing = self._failures.failing()
-        unknown = dict.fromkeys(self._too_new(), "too few batches yet to know what one costs")
-        unknown |= {name: f"it does not work: {why}" for name, why in failing.items()}
+        too_new = self._meter.too_new(self._graph.scalable)
+        unknown = dict.fromkeys(too_new, "too few batches yet to know what one costs")
+        unknown |= {name: f"it does not work: {why}" for name, why in failing.items()} | revived
         nodes, placement = self._allocation.nodes()
         snapshot = Snapshot(
             dataflow=self._graph,
             plan=self.plan(),
-            source_rates={name: count / window_s for name, count in arrived.items()},
-            readings=readings,
+            source_rates=window.source_rates,
+            newest_rates=window.newest_rates,
+            readings=window.readings,
             at_s=time.time(),
             gaps=tuple(gaps),
             unknown={name: why for name, why in unknown.items() if name in self._graph.scalable},
-            notes=(
-                *_late_notes(readings),
-                *self._watermark_notes(),
-                *self._source_folders.look(),
-                *(() if self._latency_s is None else out_of_reach(self._pipeline, self._latency_s, self._costs)),
-            ),
+            notes=(*window.notes, *self._poisoned.notes(), *self._source_folders.look(), *self._out_of_reach()),
             failing=self._source_folders.failing() | failing,
-            batch_costs=dict(self._costs),
+            batch_costs=dict(self._meter.costs),
             nodes=nodes,
             placement=placement,
-            executors=alone_with(readings, if_told(self._allocation.executor_readings)),
+            executors=alone_with(window.readings, if_told(self._allocation.executor_readings)),
+            latency_target_s=self._latency_s,
         )
-        self._marked_s, self._arrived = now_s, counts
         if trouble is None:
             self._forget()
         return snapshot
@@ -300,7 +296,7 @@ class SparkEngine:
         """What Spark tells of the last batches of an operator, for experiments."""
         return list(self._queries[name].query.recentProgress)
 
-    # Slots
+    # The parts of it
 
     def _slots(self, wanted: Mapping[str, int]) -> int:
         """Of the plan in force with these changes; a source has one."""
@@ -323,95 +319,37 @@ class SparkEngine:
         for name, fetches in self._allocation.fetches().items():
             self._queries[name].set_fetches(fetches)
 
-    # Building the queries
-
     def _check_folders(self) -> None:
         """Refuse to run where not all see the same folder, before anything is read."""
         run = self._workspace.folder
         kept = [step.folder for step in self._pipeline.steps if step.folder is not None]
         state = any(step.state_partitions is not None for step in self._pipeline.steps)
-        shared = [run, *kept] if state or self._workspace.channels.records_in_folder else kept
-        check_same_folder(self._spark, [run, *kept], on_executors=shared)
+        in_run = (state and not self._workspace.state_folder) or self._workspace.channels.records_in_folder
+        check_same_folder(self._spark, [run, *kept], on_executors=[run, *kept] if in_run else kept)
+        if self._workspace.state_folder and state:
+            self._workspace.state_folder.check(self._spark)
+
+    def _trouble_with_state(self) -> str | None:
+        """Looked for only where something has failed; that is not started again until it has passed."""
+        folder = self._workspace.state_folder
+        if folder is None or not any(query.failure() for query in self._queries.values()):
+            return None
+        return folder.trouble(self._spark)
+
+    def _mount_state(self) -> None:
+        if self._workspace.state_folder:
+            self._workspace.state_folder.mount(self._spark, (step.name for step in self._pipeline.steps))
 
     def _declare(self, step: PipelineStep, parallelism: int) -> None:
-        """Find out what a step puts out, and make its channel ready."""
-        self._take_up(step, parallelism)
-        if step.kind is Kind.FEED:
-            self._workspace.channel(step.name).log.make_folders()
-            schema = StructType.fromDDL(step.schema or "")
-            assert isinstance(schema, StructType)
-            self._schemas[step.name] = schema
+        """Find out what a step reads and puts out."""
+        frame = self._builder.declare(step, parallelism)
+        if frame is None:
             return
-        output = self._output(step)
-        if output is not None:
-            output.create()
-        frame = self._declared_frame(step)
-        check_frame(step, frame)
-        self._frames[step.name] = frame
-        self._books.open(step, plan_reads(frame), output)
+        self._books.open(step, plan_reads(frame), self._builder.output(step))
         if step.kind is Kind.SOURCE:
             self._source_folders.declare(step.name, paths_read(frame))
-        if step.kind is not Kind.SINK:
-            self._schemas[step.name] = without_marks(frame.schema)
-            self._carried[step.name] = carried_delays(frame, output_mode=step.output_mode)
-
-    def _declared_frame(self, step: PipelineStep) -> DataFrame:
-        """With the watermarks that hold for its inputs, but where it declares one of its own."""
-        frame = self._build(step)
-        if step.kind is not Kind.OPERATOR:
-            return frame
-        own = event_time_of(frame, self._folders()).followed
-        inherited = {read: self._carried.get(read, {}) for read in step.reads if read not in own}
-        self._inherited[step.name] = inherited
-        return self._build(step) if any(inherited.values()) else frame
-
-    def _folders(self) -> dict[str, str]:
-        return {str(self._workspace.channel(step.name).log.folder): step.name for step in self._pipeline.steps}
-
-    def _event_times(self) -> EventTimes:
-        folders = self._folders()
-        reads = {name: self._pipeline[name].reads for name in self._graph.order}
-        found = EventTimes.of({n: event_time_of(frame, folders) for n, frame in self._frames.items()}, reads)
-        found.check()
-        self._frames.clear()
-        return found
-
-    def _prepare(self, step: PipelineStep) -> None:
-        if step.kind is Kind.FEED:
-            return
-        self._queries[step.name] = StepQuery(
-            self._spark,
-            step,
-            self._workspace,
-            build=lambda: self._build(step),
-            output=self._output(step),
-            cut_by=self._cut_by(step),
-            readers=self._pipeline.readers(step.name),
-            batch_interval_s=self._batch_interval_s,
-            longest_batch_s=self._longest_batch_s,
-            channel_bound=self._channel_bound,
-        )
-
-    def _cut_by(self, step: PipelineStep) -> str | None:
-        """Only what a source brings may be far more than a batch should hold."""
-        if step.kind is not Kind.SOURCE:
-            return None
-        return self._event_time.column_to_cut_by(step.name, self._schemas[step.name])
-
-    def _take_up(self, step: PipelineStep, parallelism: int) -> None:
-        """Go on with the parallelism and the state partitions that it had, if the pipeline still allows them."""
-        operator, path = step.operator(), self._workspace.control(step.name)
-        if step.state_partitions is not None:
-            wanted = take_up_wanted(self._workspace.state(step.name), declared=step.state_partitions)
-            operator = replace(operator, state_partitions=wanted.partitions)
-        if step.name in self._start or not path.exists():
-            write_control(path, Control(parallelism=parallelism))
-            return
-        control = read_control(path)
-        within = min(control.parallelism, operator.state_partitions or control.parallelism)
-        within = parallelism if operator.fixed else operator.clamp(within)
-        if within != control.parallelism:
-            write_control(path, replace(control, parallelism=within))
+            if step.name in self._take_over:
+                check_fits(step.name, frame, self._take_over[step.name])
 
     def _present_graph(self) -> Dataflow:
         present = tuple(self._present_operator(operator) for operator in self._graph.operators)
@@ -424,129 +362,24 @@ class SparkEngine:
         movable = operator.movable_state and query.state_can_move
         return replace(operator, state_partitions=query.state_partitions, movable_state=movable)
 
-    def _output(self, step: PipelineStep) -> DurableChannel | None:
-        """The channel that a step writes; none where nobody would read it."""
-        if step.folder is not None:
-            return FileChannel(step.folder, writer=self._workspace.writer(step.name))
-        return self._workspace.channel(step.name) if self._pipeline.readers(step.name) else None
-
-    def _build(self, step: PipelineStep) -> DataFrame:
-        if step.kind is Kind.SINK:
-            return self._read(step.reads[0], step.name)
-        if step.kind is Kind.SOURCE:
-            return frame_of(step, self._spark)
-        shared = self._event_time.shared_by(step.name)
-        declared = {**self._inherited.get(step.name, {}), **shared}
-        inputs = [with_watermarks(self._read(n, step.name), declared.get(n, {})) for n in step.reads]
-        frame = frame_of(step, *inputs)
-        return below_the_union(frame, shared, self._folders()) if shared else frame
-
-    def _read(self, producer: str, reader: str) -> DataFrame:
-        return self._workspace.channel(producer).stream(
-            self._spark,
-            self._schemas[producer],
-            reader=reader,
-            control=self._workspace.control(reader),
-            at_cuts=self._event_time.follows(reader, producer),
-        )
-
-    # Measuring
-
-    def _mark(self) -> None:
-        """From here on the next measurement counts."""
-        self._take_in()  # so that it is not counted as having happened after the action
-        self._marked_s = time.monotonic()
-        self._arrived = self._count_arrived()
-        for name, query in self._queries.items():
-            self._meters[name].forget_window(held_back_s=query.held_back_s)
-        self._python_share()  # as above
-
-    def _python_share(self) -> float:
-        """What Python workers computed since the last call, for each second in which the JVM's tasks did not."""
-        python_s = 0.0 if self._python_cores is None else self._python_cores.look()
-        other_s = sum(meter.other_s for meter in self._meters.values())
-        return min(1.0, python_s / other_s) if other_s > 0 else 0.0
-
-    def _take_in(self) -> list[str]:
-        """Take in the batches that ended since the last time; what was missed, as text."""
-        # in this order: of a batch that has ended all stages are known, of one that is about to only some
-        progress = {name: query.recent_progress() for name, query in self._queries.items()}
-        for name, entries in progress.items():
-            self._books.take(name, entries)
-        try:
-            gaps = self._stages.look()
-        except (
-            ElastreamError
-        ) as error:  # on a machine with far too much to do; the batches are still there next time
-            return [str(error)]
-        core_wait = None if self._core_waits is None else self._core_waits.look()
-        for name, entries in progress.items():
-            if name in self._watermarks:
-                self._watermarks[name].progress(entries)
-            gaps += self._meters[name].take(entries, self._queries[name].written, self._stages, core_wait)
-            self._queries[name].forget_ended()
-        return gaps
-
-    def _count_arrived(self) -> dict[str, int]:
-        """Records of each source, from the beginning."""
-        return {name: self._workspace.channel(name).log.head().records for name in self._graph.sources}
-
-    def _watermark_notes(self) -> list[str]:
-        notes: list[str] = []
-        for name, watch in self._watermarks.items():
-            followed = self._event_time.steps[name].followed
-            brought = {read: self._workspace.channel(read).log.head().records for read in followed}
-            watch.inputs(brought, now_s=time.monotonic())
-            notes += watch.notes(clock_s=time.time(), now_s=time.monotonic())
-        return notes
-
-    def _revive(self) -> list[str]:
-        """Start queries again that failed; what failed, as text. One that fails again and again ends the run."""
-        failed = []
-        for name, query in self._queries.items():
-            found = self._failures.of(name)
-            if found is None:
-                continue
-            if query.failures >= MOST_FAILURES:
-                raise EngineFailed(f"{found.last} (all of it: {self._failures.trace(name)})")
-            time.sleep(min(30.0, 2.0**query.failures))
-            query.failures += 1
-            query.start()
-            failed.append(f"{name} failed and was started again: {found.failure.text}")
-        return failed
-
-    def _reading(self, name: str, window_s: float, arrived: Mapping[str, int], python_share: float) -> Reading:
-        if name not in self._queries:  # a feed: another process writes it, and nothing holds it back
-            count = arrived[name]
-            return Reading(operator=name, window_s=window_s, useful_s=0, records_in=count, records_out=count)
-        query, meter = self._queries[name], self._meters[name]
-        logs = [self._workspace.channel(read).log for read in self._pipeline[name].reads]
-        since_s = time.time() - self._longest_batch_s
-        return meter.reading(
-            window_s=window_s,
-            instances=1 if self._graph[name].source else query.parallelism,
-            backlog=sum(log.pending(name) for log in logs),
-            overdue=sum(log.overdue(name, since_s=since_s) for log in logs) if logs else None,
-            held_back_s=query.held_back_s,
-            python_cpu_s=meter.other_s * python_share,
-            heap_utilization=self._heap.utilization(meter.heap_bytes),
-        )
-
-    def _learn(self) -> None:
-        for name in self._graph.scalable:
-            partitions = self._graph[name].state_partitions or 0
-            cost = self._meters[name].cost(state_partitions=partitions, longest_batch_s=self._longest_batch_s)
-            if cost is not None:
-                self._costs[name] = cost if self._latency_s is None else cost.with_room()
-
-    def _too_new(self) -> list[str]:
-        return [name for name in self._graph.scalable if self._meters[name].is_too_new]
+    def _out_of_reach(self) -> tuple[str, ...]:
+        if self._latency_s is None:
+            return ()
+        return out_of_reach(self._pipeline, self._latency_s, self._meter.costs)
 
     def _forget(self) -> None:
         """Delete what every reader is done with."""
-        for step in self._pipeline.steps:
-            if readers := self._pipeline.readers(step.name):
-                self._workspace.channel(step.name).forget(readers)
+        read = {
+            step.name: readers for step in self._pipeline.steps if (readers := self._pipeline.readers(step.name))
+        }
+        channels = {name: self._workspace.channel(name) for name in read}
+        for name, channel in channels.items():
+            channel.log.note_acknowledged(read[name])
+        for step in self._pipeline.steps:  # that it was read has to outlast it
+            if step.reads:
+                sync_committed(self._workspace.checkpoint(step.name))
+        for name, channel in channels.items():
+            channel.forget(read[name])
 
 
 def _allocation(
@@ -555,36 +388,6 @@ def _allocation(
     if on_nodes is None:
         return allocation_for(spark, api, executors)
     return placed_on(spark, api, pipeline, executors, on_nodes)
-
-
-def _core_waits(spark: SparkSession) -> CoreWaits | None:
-    """Only where the tasks run in the driver's own process: what other machines count is not known here."""
-    if not str(spark.sparkContext.master).startswith("local["):
-        return None
-    jvm: Any = spark.sparkContext._jvm
-    return CoreWaits(int(jvm.java.lang.ProcessHandle.current().pid()))
-
-
-def _late_notes(readings: Sequence[Reading]) -> Iterator[str]:
-    return (drops_text(reading.operator) for reading in readings if reading.records_late)
-
-
-def _start(query: StepQuery) -> None:
-    """As the first thing of a run: the state then has the partitions that the pipeline declares."""
-    try:
-        query.start()
-    except AnalysisException as error:
-        raise refused_by_spark(query.step, error) from error
-    except RepartitionRefused as error:
-        if (
-            query.state_partitions != query.step.state_partitions
-        ):  # a rescale that was killed before it was refused
-            query.keep_state()
-            query.start()
-            return
-        raise InvalidInput(
-            f"{query.step.name!r}: {error}; declare the state_partitions that it has, or choose another folder"
-        ) from error
 
 
 def _first_line(error: object) -> str:

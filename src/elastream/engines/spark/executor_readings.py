@@ -7,6 +7,7 @@ cluster the driver is in the list as well, without a core, and is left out.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from math import fsum
@@ -38,7 +39,7 @@ def alone_with(readings: Iterable[Reading], executors: tuple[ExecutorReading, ..
 
 
 class ExecutorMeter:
-    """Remembers how long the tasks of each executor ran, to tell how many of its cores were busy since then."""
+    """Remembers how long the tasks of each executor ran, to tell how many of its slots were busy since then."""
 
     def __init__(self) -> None:
         self._looked_s: float | None = None
@@ -63,6 +64,7 @@ class ExecutorMeter:
             id=name,
             host=_host(entry),
             cores=int(entry["totalCores"]),
+            processors=_own_processors() if name == _DRIVER else None,
             active_tasks=int(entry["activeTasks"]),
             busy_cores=self._busy_cores(entry, since_s),
             memory_used_bytes=_amount(entry.get("memoryUsed")),
@@ -78,6 +80,13 @@ class ExecutorMeter:
             return None
         ran_s = _ran_s(entry) - self._ran_s.get(str(entry["id"]), 0.0)
         return min(float(entry["totalCores"]), max(0.0, ran_s / since_s))
+
+
+def _own_processors() -> int | None:
+    """Of this machine, which is the driver's, too."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def _host(entry: Mapping[str, Any]) -> str:

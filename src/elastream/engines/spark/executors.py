@@ -56,17 +56,17 @@ class ExecutorOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Size:
+class ExecutorCount:
     needed: int
     """So many have to be up before the plan is put in force."""
     target: int
     """So many are asked for."""
 
 
-def size_for(slots: int, options: ExecutorOptions) -> Size:
+def size_for(slots: int, options: ExecutorOptions) -> ExecutorCount:
     most = options.most if options.most is not None else max(slots + options.spare, options.least)
     needed = min(most, -(-slots // options.cores))
-    return Size(needed=needed, target=min(most, max(options.least, needed + options.spare)))
+    return ExecutorCount(needed=needed, target=min(most, max(options.least, needed + options.spare)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,6 +179,8 @@ def session_settings(options: ExecutorOptions, *, slots: int) -> dict[str, str]:
         "spark.decommission.enabled": "true",
         "spark.storage.decommission.enabled": "true",
         "spark.storage.decommission.shuffleBlocks.enabled": "true",
+        # of how much heap tasks had they would tell with their heartbeats, every 10 s, and nothing of shorter ones
+        "spark.executor.metrics.pollingInterval": "200ms",
         # by default it looks only every 30 s whether it is done
         "spark.storage.decommission.replicationReattemptInterval": "1s",
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -27,10 +28,10 @@ def input_text(records: Iterable[Record], reason: str, *, of: str) -> str | None
     words = {word.strip(".:/-") for word in _WORD.findall(reason)}
     for record in islice(records, MOST_RECORDS):
         if any(_text(value) in words for value in record.values() if _can_be_named(value)):
-            return f"the record that it names, from {of}: {_shown(record)}"
+            return f"the record that it names, from {of}: {shown(record)}"
         if len(first) < _MOST_SHOWN:
             first.append(record)
-    return f"its input from {of} begins with {' and '.join(map(_shown, first))}" if first else None
+    return f"its input from {of} begins with {' and '.join(map(shown, first))}" if first else None
 
 
 def _can_be_named(value: Any) -> bool:
@@ -42,9 +43,14 @@ def _text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _shown(record: Record) -> str:
-    text = ", ".join(f"{name}={_cut(repr(value), _MOST_OF_A_VALUE)}" for name, value in record.items())
+def shown(record: Record) -> str:
+    text = ", ".join(f"{name}={_cut(_written(value), _MOST_OF_A_VALUE)}" for name, value in record.items())
     return "{" + _cut(text, _MOST_LETTERS) + "}"
+
+
+def _written(value: Any) -> str:
+    """As people write it, and short: Python's own form of a moment is longer than what is shown of a value."""
+    return value.isoformat(sep=" ") if isinstance(value, datetime) else repr(value)
 
 
 def _cut(text: str, most: int) -> str:

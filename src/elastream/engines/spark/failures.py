@@ -38,6 +38,10 @@ _IN_PLAIN_WORDS = (
     ("UnknownTopicOrPartitionException", "there is no such topic"),
     ("Timed out waiting for a node assignment", "no broker of Kafka answers"),
     ("Failed to update metadata after", "no broker of Kafka answers"),
+    (
+        "Failed to create new KafkaAdminClient",
+        "kafka.bootstrap.servers is not HOST:PORT, a host of it is not known, or a security setting is wrong",
+    ),
 )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from elastream.engines.spark.failures import Failure, failure_of
 from elastream.engines.spark.logical_plan import stateful_nodes
 from elastream.engines.spark.pipeline import Kind, PipelineStep
-from elastream.errors import InvalidInput
+from elastream.errors import ElastreamError, InvalidInput
 
 NO_KAFKA = "KAFKA_DATA_SOURCE_NOT_ENABLED"
 """What Spark says where its connector for Kafka is not there."""
@@ -23,6 +26,12 @@ def frame_of(step: PipelineStep, *given: Any) -> DataFrame:
         found = step.function(*given)
     except AnalysisException as error:
         raise refused_by_spark(step, error) from error
+    except (ElastreamError, ConnectionError):
+        raise
+    except Exception as error:
+        if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
+            raise  # Spark's Java process has ended
+        raise InvalidInput(f"{step.name!r}: {_failure(error).text}") from error
     # not isinstance(found, DataFrame): Spark Connect and classic have classes of their own
     if not hasattr(found, "isStreaming"):
         raise InvalidInput(f"{step.name!r} must return a DataFrame, found {type(found).__name__}")
@@ -39,7 +48,13 @@ def refused_by_spark(step: PipelineStep, error: AnalysisException) -> InvalidInp
             " Declare a watermark in this function: what a join, or an operator with output_mode='update', puts "
             "out has none."
         )
-    return InvalidInput(f"{step.name!r}: {said}")
+    place = _failure(error).place
+    return InvalidInput(f"{step.name!r}{f' ({place})' if place else ''}: {said}")
+
+
+def _failure(error: Exception) -> Failure:
+    """What a function of the user's raised, with the line of theirs."""
+    return failure_of("".join(traceback.format_exception(error)))
 
 
 def check_frame(step: PipelineStep, frame: DataFrame) -> None:

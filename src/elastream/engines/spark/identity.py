@@ -27,6 +27,11 @@ def identity_of(folder: Path) -> str:
         return made
 
 
+def short_identity(folder: Path) -> str:
+    """For names of files."""
+    return identity_of(folder)[:_SHORT]
+
+
 def unique_batch(folder: Path, batch: int) -> str:
-    """The same for a batch that is run again, and for no batch of another folder: short, for names of files."""
-    return f"{identity_of(folder)[:_SHORT]}-{batch}"
+    """The same for a batch that is run again, and for no batch of another folder."""
+    return f"{short_identity(folder)}-{batch}"

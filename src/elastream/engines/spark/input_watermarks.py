@@ -74,7 +74,7 @@ def later(one: Sequence[int | None], other: Sequence[int | None]) -> Marks:
 
 
 def write_input_watermarks(path: Path, kept: InputWatermarks) -> None:
-    write_json(path, asdict(kept))
+    write_json(path, asdict(kept), lasting=False)
 
 
 def read_input_watermarks(path: Path) -> InputWatermarks | None:

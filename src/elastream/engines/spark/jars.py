@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from elastream.errors import ElastreamError
@@ -63,7 +64,7 @@ class JarSet:
         return Path(base) / "elastream" / self.name
 
     def missing(self) -> list[Jar]:
-        """By size: what is in its place was checked before it was put there."""
+        """By size, which is quick; `paths` looks at what is in them."""
         return [jar for jar in self.jars if not _is_there(self.folder / jar.file, jar)]
 
     def paths(self, use: str) -> list[Path]:
@@ -72,7 +73,20 @@ class JarSet:
         if missing:
             others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
             raise ElastreamError(f"{self.folder}: {missing[0]}{others} missing: {self.fetched_by} brings them")
-        return [self.folder / jar.file for jar in self.jars if jar.use == use]
+        found = [jar for jar in self.jars if jar.use == use]
+        for jar in found:
+            self._check(jar)
+        return [self.folder / jar.file for jar in found]
+
+    def _check(self, jar: Jar) -> None:
+        """It is about to be run: that it was right when it was fetched does not say that it still is."""
+        path = self.folder / jar.file
+        found = path.stat()
+        if _sha256(path, found.st_mtime_ns, found.st_size) != jar.sha256:
+            raise ElastreamError(
+                f"{path}: not the jar that the lock file names, and not run: delete it, and {self.fetched_by} "
+                "brings it again"
+            )
 
     def fetch(self, *, on_progress: Callable[[str, float], None] = lambda *_: None) -> int:
         """Bring those that are missing, several at once; how many that were."""
@@ -128,6 +142,13 @@ def _get(address: str) -> bytes:
 
 def _is_there(path: Path, jar: Jar) -> bool:
     return path.is_file() and path.stat().st_size == jar.size
+
+
+@cache
+def _sha256(path: Path, written_ns: int, size: int) -> str:
+    """Once for each state of a file: brokers and sessions of a process use the same ones."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _jar(line: str) -> Jar:

@@ -8,13 +8,12 @@ was not told of is known by its number: the batches between.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from elastream.whole_files import write_json
+from elastream.whole_files import read_json, write_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,11 +65,9 @@ def dropped_as_late(entry: Mapping[str, Any]) -> int:
 
 
 def read_ledger(path: Path) -> Ledger:
-    try:
-        return Ledger(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return Ledger()
+    found = read_json(path)
+    return Ledger() if found is None else Ledger(**found)
 
 
 def write_ledger(path: Path, ledger: Ledger) -> None:
-    write_json(path, asdict(ledger))
+    write_json(path, asdict(ledger), lasting=False)

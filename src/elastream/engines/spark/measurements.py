@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from elastream.engines.spark.ledger import can_drop, dropped_as_late
@@ -52,6 +54,10 @@ class StepMeter:
     _other_s: float = 0.0
     _batch_s: float = 0.0
     """How long the last batch took."""
+    _marked_s: float = 0.0
+    """When the last action ended, as the time of day."""
+    _begun_before: bool = False
+    """Whether a batch of this window began before that: perhaps with many more tasks than there are instances."""
     _latency: _Mean = field(default_factory=_Mean)
     heap_bytes: float = 0.0
     """The most in the batches of this window, where executors tell."""
@@ -79,6 +85,7 @@ class StepMeter:
             if not self._is_new(entry):
                 continue
             self._records_in += entry["numInputRows"]
+            self._begun_before |= _began_s(entry) < self._marked_s
             self._time(entry)
             work = stages.work(str(entry["runId"]), int(entry["batchId"]))
             if work is not None:
@@ -110,25 +117,28 @@ class StepMeter:
         backlog: float,
         held_back_s: float,
         overdue: float | None = None,
+        waits_s: float = 0.0,
         python_cpu_s: float = 0.0,
         heap_utilization: float | None = None,
     ) -> Reading:
         """What happened since the last call, of all instances together: Spark's tasks are no lasting instances.
 
         A batch is known when it has ended. Of one that was longer than the window, the part that fits is told of
-        now and the rest the next time, records and time alike: the rates are then right in both.
+        now and the rest the next time, records and time alike: the rates are then right in both. Of one that an
+        action fell into the rest is forgotten: it is that of instances that there are no more.
         """
-        latency_s = self._take_latency_s(window_s, overdue)
+        latency_s = self._take_latency_s(waits_s if overdue else 0.0)
         ran_s = self._busy_s + (self._core_wait_s or 0.0)
         share = min(1.0, instances * window_s / ran_s) if ran_s > 0 else 1.0
+        rest, self._begun_before = 0.0 if self._begun_before else 1 - share, False
         core_wait_s = None
         if self._core_wait_s is not None:
-            core_wait_s, self._core_wait_s = self._core_wait_s * share, self._core_wait_s * (1 - share)
-        cpu_s, self._cpu_s = self._cpu_s * share, self._cpu_s * (1 - share)
+            core_wait_s, self._core_wait_s = self._core_wait_s * share, self._core_wait_s * rest
+        cpu_s, self._cpu_s = self._cpu_s * share, self._cpu_s * rest
         self._other_s = self.heap_bytes = 0.0
-        useful_s, self._busy_s = self._busy_s * share, self._busy_s * (1 - share)
-        records_in, self._records_in = self._records_in * share, self._records_in * (1 - share)
-        records_out, self._records_out = self._records_out * share, self._records_out * (1 - share)
+        useful_s, self._busy_s = self._busy_s * share, self._busy_s * rest
+        records_in, self._records_in = self._records_in * share, self._records_in * rest
+        records_out, self._records_out = self._records_out * share, self._records_out * rest
         # whole, however long the batch was: a loss is told at once
         late, self._late = self._late, None if self._late is None else 0.0
         held_s, self._held_back_s = min(window_s, held_back_s - self._held_back_s) * instances, held_back_s
@@ -154,14 +164,15 @@ class StepMeter:
 
     @property
     def is_too_new(self) -> bool:
-        """It works, but has not yet done enough batches to know what one costs."""
-        return 0 < len(self._batches) < LEAST_BATCHES
+        """It works, but has not yet done enough batches to know what one costs; a cold one says nothing of it."""
+        return (len(self._batches) > 0 or not self._cold) and len(self._batches) < LEAST_BATCHES
 
     def cost(self, *, state_partitions: int, longest_batch_s: float) -> BatchCost | None:
         return fit(self._batches.batches(), state_partitions=state_partitions, longest_batch_s=longest_batch_s)
 
-    def forget_window(self, *, held_back_s: float) -> None:
+    def forget_window(self, *, held_back_s: float, now_s: float = 0.0) -> None:
         """After an action: what happened before it says nothing about what is there now."""
+        self._marked_s, self._begun_before = now_s, False
         self._records_in = self._records_out = self._busy_s = self._cpu_s = self._other_s = self.heap_bytes = 0.0
         self._latency = _Mean()
         self._core_wait_s = self._spread = None
@@ -206,10 +217,11 @@ class StepMeter:
         latency_s = max(before_s, self.batch_interval_s) / 2 + self._batch_s
         self._latency = self._latency.with_values(latency_s, entry["numInputRows"])
 
-    def _take_latency_s(self, window_s: float, overdue: float | None) -> float | None:
-        """Of the batches of this window; what is overdue waits until as many records before it are done."""
+    def _take_latency_s(self, waits_s: float) -> float | None:
+        """Of the batches of this window; but what is overdue has waited for so long, and has a batch before it."""
         found, self._latency = self._latency, _Mean()
-        return None if found.count <= 0 else found.mean + (overdue or 0.0) * window_s / found.count
+        known_s = found.mean if found.count > 0 else None
+        return max(known_s or 0.0, waits_s + self._batch_s) if waits_s > 0 else known_s
 
     def _learn(self, entry: Mapping[str, Any], work: Work, useful_s: float, held_back_s: float) -> Batch | None:
         cold, self._cold = self._cold, False
@@ -227,6 +239,12 @@ class StepMeter:
         )
         self._batches.add(batch)
         return batch
+
+
+def _began_s(entry: Mapping[str, Any]) -> float:
+    """As the time of day; in the future where Spark does not tell."""
+    begun = entry.get("timestamp")
+    return math.inf if begun is None else datetime.fromisoformat(str(begun)).timestamp()
 
 
 def _duration_s(entry: Mapping[str, Any]) -> float:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
 from elastream.engines.spark.executors import ExecutorOptions, check_master, is_local
+from elastream.engines.spark.from_checkpoint import FromCheckpoint, from_checkpoint_of
 from elastream.engines.spark.session_conf import conf_of, packages_of
+from elastream.engines.spark.state_folder import state_url
 from elastream.errors import InvalidInput
 from elastream.nodes.files import WorkerNodes, read_worker_nodes
 from elastream.options import check_bounds, option
+
+
+class WhenPoisoned(StrEnum):
+    ASIDE = "aside"
+    FAIL = "fail"
 
 
 def counts_of(pairs: Sequence[str]) -> dict[str, int]:
@@ -38,7 +46,9 @@ class ChannelOptions:
 
     PANEL: ClassVar = "Channels"
 
-    kind: str = option("files", "files, kafka, or a kind of another package", name="channels")
+    kind: str = option(
+        "files", "what lies between operators: files, kafka, or a kind of another package", name="channels"
+    )
     kafka_servers: str = option("localhost:9092", "for --channels kafka; `elastream kafka start` runs a broker")
     settings: Mapping[str, str] = option(
         dict,
@@ -98,6 +108,22 @@ class SparkOptions:
         "GROUP:ARTIFACT:VERSION, repeatable: from Maven, such as a connector; beside those of the pipeline file",
         written=list[str] | None,
         read=packages_of,
+    )
+    from_checkpoint: tuple[FromCheckpoint, ...] = option(
+        (),
+        "DIR, or SOURCE=DIR repeatable: go on where a plain writeStream job with this checkpoint stopped",
+        written=list[str] | None,
+        read=from_checkpoint_of,
+    )
+    state_folder: str | None = option(
+        None,
+        "where state lies that every node must reach, e.g. hdfs:///user/me/state; in --folder where not given",
+        written=str | None,
+        read=state_url,
+    )
+    poisoned: WhenPoisoned = option(
+        WhenPoisoned.ASIDE,
+        "a record that makes an operator fail: aside puts it into a folder and goes on, fail ends the run",
     )
     arguments: tuple[str, ...] = ()
     """What a pipeline file finds in `sys.argv`; on the command line what stands after `--`."""

@@ -21,8 +21,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.durations import seconds
@@ -59,6 +60,8 @@ class PipelineStep:
     fixed: bool = False
     state_partitions: int | None = None
     output_mode: str = "append"
+    trigger_s: float | None = None
+    """How often it takes a batch, where that is not as in the rest of the run."""
 
     def operator(self) -> Operator:
         return Operator(
@@ -122,17 +125,30 @@ class Pipeline:
             self.packages = packages_of([packages] if isinstance(packages, str) else list(packages))
         except InvalidInput as error:
             raise error.at(f"pipeline {name!r}") from None
-        self.latency_s = None if latency is None else _latency_s(name, latency)
+        self.latency_s = None if latency is None else _positive_s(f"pipeline {name!r}: latency", latency)
         self._steps: dict[str, PipelineStep] = {}
 
     @property
     def steps(self) -> tuple[PipelineStep, ...]:
         return tuple(self._steps.values())
 
-    def source(self, function: Function) -> Function:
-        """An external stream: a function from the session to a streaming DataFrame."""
-        self._add(PipelineStep(name=_name(function), kind=Kind.SOURCE, function=function))
-        return function
+    @overload
+    def source(self, function: Function) -> Function: ...
+    @overload
+    def source(self, *, trigger: str | float | None = None) -> Callable[[Function], Function]: ...
+    def source(self, function: Any = None, *, trigger: str | float | None = None) -> Any:
+        """An external stream: a function from the session to a streaming DataFrame.
+
+        `@pipeline.source`, or `@pipeline.source(trigger="10 s")` for how often it takes a batch.
+        """
+
+        def enter(function: Function) -> Function:
+            name = _name(function)
+            trigger_s = self._trigger_s(name, trigger)
+            self._add(PipelineStep(name=name, kind=Kind.SOURCE, function=function, trigger_s=trigger_s))
+            return function
+
+        return enter if function is None else enter(function)
 
     def feed(self, name: str, *, schema: str) -> None:
         """A stream that another process writes, such as the load generator; the schema is Spark's DDL."""
@@ -148,12 +164,16 @@ class Pipeline:
         fixed: bool = False,
         state_partitions: int | None = None,
         output_mode: str = "append",
+        trigger: str | float | None = None,
     ) -> Callable[[Function], Function]:
         """A function from the DataFrames that it reads, in that order, to a DataFrame.
 
         An operator that keeps state (an aggregate, a join, deduplication) has `state_partitions`: the partitions
         that its state begins with, and so the most that its parallelism can be. With a `max_parallelism` above
         that it may have more instances: its state is then moved into more partitions, which takes seconds.
+
+        `trigger` is how often it takes a batch, such as "10 s", where that is not as in the rest of the run
+        (`--batch-interval`): the longer, the fewer and larger its batches, and the later its results.
         """
         if output_mode not in _OUTPUT_MODES:
             raise InvalidInput(f"output_mode is one of {', '.join(_OUTPUT_MODES)}, found {output_mode!r}")
@@ -171,14 +191,17 @@ class Pipeline:
                     fixed=fixed,
                     state_partitions=state_partitions,
                     output_mode=output_mode,
+                    trigger_s=self._trigger_s(_name(function), trigger),
                 )
             )
             return function
 
         return enter
 
-    def sink(self, *, reads: str, parallelism: int = 1) -> Callable[[Function], Function]:
-        """A function that is given each batch: `function(dataframe, batch_id)`.
+    def sink(
+        self, *, reads: str, parallelism: int = 1, trigger: str | float | None = None
+    ) -> Callable[[Function], Function]:
+        """A function that is given each batch: `function(dataframe, batch_id)`; every `trigger`, where it has one.
 
         After a crash the last batch is given to it again with the same id; it must not count twice. Batch ids
         begin at 0 in every folder of a run. A function with a parameter `unique_id` is also given a text that is
@@ -193,20 +216,36 @@ class Pipeline:
                     function=function,
                     reads=_names(reads),
                     parallelism=parallelism,
+                    trigger_s=self._trigger_s(_name(function), trigger),
                 )
             )
             return function
 
         return enter
 
-    def keep(self, name: str, *, reads: str, folder: Path, parallelism: int = 1) -> None:
+    def keep(
+        self,
+        name: str,
+        *,
+        reads: str,
+        folder: Path,
+        parallelism: int = 1,
+        trigger: str | float | None = None,
+    ) -> None:
         """A sink that keeps every record once, in Parquet files in a folder."""
         try:
             where = local_folder(Path(folder))
         except InvalidInput as error:
             raise error.at(f"pipeline {self.name!r}: {name!r}") from None
         self._add(
-            PipelineStep(name=name, kind=Kind.SINK, reads=_names(reads), folder=where, parallelism=parallelism)
+            PipelineStep(
+                name=name,
+                kind=Kind.SINK,
+                reads=_names(reads),
+                folder=where,
+                parallelism=parallelism,
+                trigger_s=self._trigger_s(name, trigger),
+            )
         )
 
     def graph(self) -> Dataflow:
@@ -233,12 +272,24 @@ class Pipeline:
             check_bounds(graph[name], parallelism)
         return plan
 
+    def run(self, **options: Any) -> None:
+        """Run it and keep it at the right size, until the time is up, or until Ctrl-C: `elastream.run`, with its
+        options, and seen while it runs: as a live table, below the cell of a notebook or in the terminal.
+
+        `pipeline.run(duration="2 min", knobs={"interval": "10 s"})`
+        """
+        # what shows it stands on all that is below it, and so on this
+        import_module("elastream.notebook").run_shown(self, **options)
+
     def readers(self, name: str) -> tuple[str, ...]:
         """Who reads what a step puts out."""
         return tuple(step.name for step in self.steps if name in step.reads)
 
     def __getitem__(self, name: str) -> PipelineStep:
         return self._steps[name]
+
+    def _trigger_s(self, step: str, written: str | float | None) -> float | None:
+        return None if written is None else _positive_s(f"pipeline {self.name!r}: {step!r}: trigger", written)
 
     def _add(self, step: PipelineStep) -> None:
         if step.name in self._steps:
@@ -271,11 +322,11 @@ def _names(reads: str | Iterable[str]) -> tuple[str, ...]:
     return (reads,) if isinstance(reads, str) else tuple(reads)
 
 
-def _latency_s(pipeline: str, written: str | float) -> float:
+def _positive_s(place: str, written: str | float) -> float:
     try:
         found = seconds(written)
     except ValueError as error:
-        raise InvalidInput(f"pipeline {pipeline!r}: latency: {error}") from None
+        raise InvalidInput(f"{place}: {error}") from None
     if not 0 < found < math.inf:
-        raise InvalidInput(f"pipeline {pipeline!r}: latency must be above 0, found {written!r}")
+        raise InvalidInput(f"{place} must be above 0, found {written!r}")
     return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 
 from elastream.errors import ElastreamError, InvalidInput
 
 _MASTER_TIMEOUT_S = 10.0
+_YARN_SETTINGS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def free_port(host: str) -> int:
@@ -32,7 +34,12 @@ def checked_port(host: str, port: int, option: str) -> int:
 
 
 def check_answers(master: str) -> None:
-    """Spark tries for a minute to reach a standalone master, and then says little."""
+    """Spark tries for a minute to reach a standalone master, and says little; without YARN's settings it fails."""
+    if master == "yarn" and not any(os.environ.get(name) for name in _YARN_SETTINGS):
+        raise ElastreamError(
+            f"--master yarn: {' or '.join(_YARN_SETTINGS)} was expected in the environment, the folder of the "
+            "cluster's settings (yarn-site.xml, core-site.xml)"
+        )
     addresses = re.findall(r"([^/,:]+):(\d+)", master) if master.startswith("spark://") else []
     refused = []
     for host, port in addresses:  # a master may have others standing by

@@ -1,9 +1,11 @@
 """One step of a pipeline as one Structured Streaming query, and how its parallelism is changed while it runs.
 
-A stateless operator's tasks are the splits of its input channels: another number in the control file, and the
-next batch has it. A stateful operator's tasks are its state partitions put together by `coalesce`, which is part
-of the query: it is stopped right after a batch has committed, and started again from its checkpoint. Everything
-else goes on meanwhile. For more tasks than partitions the state is moved (`state.py`) while the query is stopped.
+An operator's parallelism is a number in its control file, and the next batch has it: nothing is restarted. The
+tasks of a stateless one are the splits of its input channels. Those of a stateful one are its state partitions,
+put together by `coalesce` on the frame of each batch, just before it is written: it is no part of the plan of
+the query, which Spark fixes at its start. Only for more tasks than partitions is the query stopped, right after
+a batch has committed; its state is moved (`state.py`), and it is started again from its checkpoint. The others
+go on.
 
 A batch is written where only its own attempt writes, and then published in one rename. Should the driver die in
 between, Spark runs the batch again with the same id; if it was published already its plan is run for the sake of
@@ -15,6 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -23,12 +26,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from elastream.engines.spark.batch_size import FullBatch, at_most, next_size, to_compare
+from elastream.engines.spark.batch_size import REMEMBERED, FullBatch, at_most, next_size
 from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
-from elastream.engines.spark.local_paths import for_spark
+from elastream.engines.spark.lasting_checkpoint import mend, sync_begun, sync_state
 from elastream.engines.spark.pipeline import UNIQUE_ID, PipelineStep, takes_unique_id
 from elastream.engines.spark.state import (
     RepartitionRefused,
@@ -108,10 +111,10 @@ class StepQuery:
         """Spark's thread and the one of the manager change the control, and count the waiting."""
         self._held_back_s = 0.0
         self._holding_since: float | None = None
-        self._full_before: FullBatch | None = None
+        self._full: deque[FullBatch] = deque(maxlen=REMEMBERED)
         self._watermarks: WatermarkKeeper | None = None
         """Of the run, where its plan has several."""
-        self.state_can_move = True
+        self.state_can_move = workspace.state_folder is None
         """As far as is known: Spark refuses it for some operators, but only when asked."""
         self._not_started: str | None = None
         """Why it could not be started the last time."""
@@ -152,6 +155,8 @@ class StepQuery:
     def start(self) -> None:
         self._beginning.set()
         self.starts += 1
+        if mended := mend(self._workspace.checkpoint(self.step.name)):
+            _log.warning("%s: torn by a power loss, and run again: %s", self.step.name, ", ".join(mended))
         try:
             if self.step.state_partitions is not None:
                 self._settle_state()
@@ -168,14 +173,13 @@ class StepQuery:
         self._batch_ended = self._not_written = self.batch_begun = None
         frame = self._build()
         if self.step.state_partitions is not None:
-            frame = frame.coalesce(self.parallelism)
             if not once:  # the batch that is to be finished has its offsets
                 self._change_control(lambda control: replace(control, starts=control.starts + 1))
             self._keep_watermarks(frame)
         writer = (
             frame.writeStream.queryName(self.step.name)
             .outputMode(self.step.output_mode)
-            .option("checkpointLocation", for_spark(self._workspace.checkpoint(self.step.name)))
+            .option("checkpointLocation", self._workspace.checkpoint_for_spark(self.step.name))
             .foreachBatch(self._write)
         )
         if once:
@@ -210,6 +214,8 @@ class StepQuery:
             self._finish_batch()
         crash_point(CrashPoint.REPARTITION_WANTED, self.step.name)
         try:
+            if self._workspace.state_folder:
+                raise RepartitionRefused(f"it lies in {self._workspace.state_folder.url}, where it is not moved")
             repartition(self._spark, checkpoint, wanted)
         except RepartitionRefused as error:
             raise RepartitionRefused(
@@ -268,20 +274,23 @@ class StepQuery:
         return query is not None and query.isActive and query.status["message"].startswith("Waiting")
 
     def rescale(self, parallelism: int, state_partitions: int | None = None) -> None:
-        """To so many instances, and where given to as many partitions of the state."""
+        """To so many instances from the next batch on, and where given to as many partitions of the state."""
         declared, before = self.step.state_partitions, self.parallelism
         if declared is None or state_partitions in (None, self.state_partitions):
-            self._restart_with(parallelism)
+            self._set_parallelism(parallelism)
             return
         assert state_partitions is not None
         # before the control: whoever finds only this has more partitions than it needs, and nothing is wrong
         path = self._workspace.state(self.step.name)
         write_wanted(path, WantedPartitions(declared=declared, partitions=state_partitions))
+        self._set_parallelism(parallelism)
+        self.stop()
         try:
-            self._restart_with(parallelism)
+            self.start()
         except RepartitionRefused:
             self.keep_state()
-            self._restart_with(before)
+            self._set_parallelism(before)
+            self.start()
             raise
 
     def set_fetches(self, fetches: Fetches) -> None:
@@ -298,7 +307,7 @@ class StepQuery:
         write_wanted(path, WantedPartitions(declared=self.step.state_partitions, partitions=found))
         self._change_control(lambda control: replace(control, parallelism=min(control.parallelism, found)))
 
-    def _restart_with(self, parallelism: int) -> None:
+    def _set_parallelism(self, parallelism: int) -> None:
         self._change_control(
             lambda control: replace(
                 control,
@@ -306,12 +315,8 @@ class StepQuery:
                 most_records=at_most(control.most_records * parallelism / control.parallelism),
             )
         )
-        self._full_before = None  # with other instances it took another time
-        if self.step.state_partitions is not None:
-            self.stop()
-            crash_point(CrashPoint.RESCALE_STOPPED, self.step.name)
-            self.start()
-            crash_point(CrashPoint.RESCALE_STARTED, self.step.name)
+        self._full.clear()  # with other instances it took another time
+        crash_point(CrashPoint.RESCALED, self.step.name)
 
     def _is_committed(self) -> bool:
         """Whether no batch runs, and the last one that ran is in Spark's own log of what is done."""
@@ -335,26 +340,35 @@ class StepQuery:
 
     def _write(self, frame: DataFrame, batch: int) -> None:
         self._batch_running.set()
+        checkpoint, since_ns = self._workspace.checkpoint(self.step.name), time.time_ns()
         watermarks = self._watermarks
         self.batch_begun = batch
         try:
+            sync_begun(checkpoint, batch)
             if watermarks is not None:
                 watermarks.batch_begins(batch)
             held_back_s = self._hold_back()
             began = time.monotonic()
-            records = self._put_out(frame, batch)
+            records = self._put_out(self._in_tasks(frame), batch)
+            if self.step.state_partitions is not None:
+                sync_state(checkpoint, since_ns=since_ns)
             if watermarks is not None:
                 watermarks.batch_ends(batch)
             self.written[batch] = Written(records=records, held_back_s=held_back_s)
-            self._batch_ended = batch
+            cold, self._batch_ended = self._batch_ended is None, batch
             self.failures = 0
             self.batches += 1
-            self._size_batches(time.monotonic() - began)
+            if not cold:  # the first one starts Python workers and opens state: that says nothing of its size
+                self._size_batches(time.monotonic() - began)
         except ElastreamError as error:
             self._not_written = str(error)
             raise
         finally:
             self._batch_running.clear()
+
+    def _in_tasks(self, frame: DataFrame) -> DataFrame:
+        """With a task for each instance of this moment: each has some of the state partitions."""
+        return frame if self.step.state_partitions is None else frame.coalesce(self.parallelism)
 
     def _put_out(self, frame: DataFrame, batch: int) -> int:
         """How many records were published."""
@@ -386,9 +400,8 @@ class StepQuery:
             return
         # not the most that it might have held: one that follows event time ends where that allows it
         held = max(self._workspace.channel(read).log.in_batch(self.step.name) for read in self.step.reads)
-        full = FullBatch(records=max(1, held), took_s=took_s)
-        size = next_size(full, self._full_before, longest_s=self._longest_batch_s)
-        self._full_before = to_compare(full, self._full_before)
+        self._full.append(FullBatch(records=max(1, held), took_s=took_s))
+        size = next_size(tuple(self._full), longest_s=self._longest_batch_s)
         if size != most:
             self._change_control(lambda control: replace(control, most_records=size))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -14,11 +15,17 @@ from pyspark.sql.types import StructType
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.failed_input import input_text, records_of
 from elastream.engines.spark.failures import StepFailure, failure_of
+from elastream.engines.spark.isolation import NotIsolatedError
+from elastream.engines.spark.poisoned import Poisoned
 from elastream.engines.spark.query import StepQuery
 from elastream.engines.spark.workspace import Workspace
+from elastream.manager.engine import EngineFailed
+
+_log = logging.getLogger(__name__)
 
 MOST_FAILURES = 4
 """Of a query in a row; after one more the run ends."""
+_MOST_PAUSE_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +42,17 @@ class QueryFailures:
     """For any thread: one looks from time to time, the manager's asks and starts again."""
 
     def __init__(
-        self, workspace: Workspace, queries: Mapping[str, StepQuery], schemas: Mapping[str, StructType]
+        self,
+        workspace: Workspace,
+        queries: Mapping[str, StepQuery],
+        schemas: Mapping[str, StructType],
+        poisoned: Poisoned | None = None,
     ) -> None:
+        """`poisoned` puts records aside at which a batch fails; without it they end the run."""
         self._workspace = workspace
         self._queries = queries
         self._schemas = schemas
+        self._poisoned = poisoned
         self._lock = threading.Lock()
         self._found: dict[str, _Found] = {}
         self._untold: list[str] = []
@@ -74,6 +87,37 @@ class QueryFailures:
                 self._untold.append(known.failure.told)
             return known.failure
 
+    def revive(self) -> dict[str, str]:
+        """Start queries again that failed; which, and why. One that fails again and again ends the run."""
+        failed = {}
+        for name, query in self._queries.items():
+            found = self.of(name)
+            if found is None:
+                continue
+            if query.failures >= MOST_FAILURES:
+                raise EngineFailed(f"{found.last} (all of it: {self._trace(name)})")
+            if self._goes_on_without_poison(query, found):
+                query.failures = 0
+            else:
+                time.sleep(min(_MOST_PAUSE_S, 2.0**query.failures))
+                query.failures += 1
+            query.start()
+            failed[name] = f"failed and was started again: {found.failure.text}"
+        return failed
+
+    def _goes_on_without_poison(self, query: StepQuery, found: StepFailure) -> bool:
+        """Whether the records at which a batch fails a second time were put aside."""
+        if self._poisoned is None or not query.failures or found.batch is None or found.failure.late_worker:
+            return False
+        try:
+            told = self._poisoned.put_aside(query.step.name, found.batch)
+        except NotIsolatedError as error:
+            _log.info("%s: no record is put aside: %s", query.step.name, error)
+            return False
+        with self._lock:
+            self._untold.append(told)
+        return True
+
     def failing(self) -> dict[str, str]:
         """Steps that failed and have not worked since, with the reason: those that look well are forgotten."""
         with self._lock:
@@ -88,7 +132,7 @@ class QueryFailures:
     def _is_well(self, query: StepQuery, found: _Found) -> bool:
         return query.batches > found.batches or (query.starts > found.start and query.is_waiting())
 
-    def trace(self, name: str) -> str:
+    def _trace(self, name: str) -> str:
         """Where all of it is."""
         return str(self._workspace.folder / f"{name}.error.txt")
 
@@ -100,7 +144,7 @@ class QueryFailures:
     def unsettled(self) -> tuple[str, ...]:
         """Steps that failed and did not work again, a sentence each; for queries that are stopped."""
         return tuple(
-            _sentence(name, found, self._queries[name], self.trace(name))
+            _sentence(name, found, self._queries[name], self._trace(name))
             for name, found in self._found.items()
             if self._queries[name].batches == found.batches
             and name not in self._working

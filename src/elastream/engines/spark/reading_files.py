@@ -7,6 +7,7 @@ types are read here instead (`ddl.py`). A column (`F.col("x")`) does need the se
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,8 +70,9 @@ def unreadable(path: Path, error: Exception) -> InvalidInput:
 
 
 def _line(path: Path, error: Exception) -> str:
-    """Where in the file, as `:12`; the innermost place of it."""
-    here = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    """Where in the file, as `:12`; the innermost place of it. Frames have its absolute path."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = [frame.lineno for frame in frames if os.path.realpath(frame.filename) == os.path.realpath(path)]
     return f":{here[-1]}" if here else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import json
 import logging
@@ -9,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,16 +31,23 @@ from elastream.engines.spark.local_paths import local_folder
 from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
+from elastream.engines.spark.plain_checkpoint import PlainStream
 from elastream.engines.spark.ports import check_answers
 from elastream.engines.spark.reading_files import types_without_session, unreadable
-from elastream.engines.spark.session import AS_IN_PLAIN_SPARK, start_session
+from elastream.engines.spark.session import AS_IN_PLAIN_SPARK, GONE, start_session, still_runs, stop_session
 from elastream.engines.spark.session_conf import merged_packages
+from elastream.engines.spark.take_over import streams_to_take
 from elastream.engines.spark.workspace import Workspace, check_unused
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.engine import TAKES_TIME
 from elastream.manager.signals import interruptible
+from elastream.texts import listed_text
 
 _log = logging.getLogger(__name__)
+
+_WITHOUT_PIPELINE = (
+    "; `elastream new NAME` writes a file that has one, and `elastream submit` runs a job of plain Spark as it is"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,17 +59,22 @@ class PipelineFile:
     """What the load generator writes: `sentences`, or what `MODULE:FUNCTION` makes."""
     capacities: Mapping[str, float] = field(default_factory=dict)
     """Records per second that an instance of an operator can process, for instances that scale themselves."""
+    called_as: tuple[str, ...] = ()
+    """The file and its arguments, where it was read from one."""
 
 
 def read_pipeline(path: Path, arguments: Sequence[str] = ()) -> PipelineFile:
     """Run a Python file that defines a `Pipeline`, and take it from there. It finds the modules beside it, and the
-    arguments in `sys.argv`, as with `python FILE ARGUMENTS...`."""
+    arguments in `sys.argv`, as with `python FILE ARGUMENTS...`; so do its functions while the pipeline runs."""
+    if path.is_dir():
+        raise InvalidInput(f"{path}: a Python file with a Pipeline was expected, found a folder")
     if not path.is_file():
-        raise InvalidInput(f"{path}: there is no such file")
+        raise InvalidInput(f"{path}: there is no such file{_near(path)}")
     name = f"pipeline_{path.stem}"  # not the stem: a file called numbers.py would take the place of Python's own
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InvalidInput(f"{path}: not a Python file")
+    called_as = (str(path), *arguments)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # Spark's Python workers do not find the file: what they are to run of it is sent to them
@@ -69,7 +82,7 @@ def read_pipeline(path: Path, arguments: Sequence[str] = ()) -> PipelineFile:
     try:
         with (
             importing_from(path.parent.absolute()),
-            _called_with(path, arguments),
+            _called_with(called_as),
             types_without_session(),
         ):
             spec.loader.exec_module(module)
@@ -77,7 +90,9 @@ def read_pipeline(path: Path, arguments: Sequence[str] = ()) -> PipelineFile:
         raise unreadable(path, error) from (None if isinstance(error, InvalidInput) else error)
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if len(found) != 1:
-        raise InvalidInput(f"{path}: one Pipeline was expected at the top of the file, found {len(found)}")
+        names = listed_text(tuple(repr(pipeline.name) for pipeline in found))
+        many = f"{len(found)}: {names}; a file for each can be run" if found else f"0{_WITHOUT_PIPELINE}"
+        raise InvalidInput(f"{path}: one Pipeline was expected at the top of the file, found {many}")
     try:
         found[0].graph()
         check_functions(found[0])
@@ -89,12 +104,20 @@ def read_pipeline(path: Path, arguments: Sequence[str] = ()) -> PipelineFile:
         generator=_generator_of(module, records, path),
         records=records,
         capacities=dict(getattr(module, "capacities", {})),
+        called_as=called_as,
     )
 
 
+def _near(path: Path) -> str:
+    """A file beside it with a name like this one."""
+    like = difflib.get_close_matches(path.name, [file.name for file in path.parent.glob("*.py")], n=1)
+    return f" (did you mean {str(path.with_name(like[0]))!r}?)" if like else ""
+
+
 @contextmanager
-def _called_with(path: Path, arguments: Sequence[str]) -> Iterator[None]:
-    before, sys.argv = sys.argv, [str(path), *arguments]
+def _called_with(called_as: Sequence[str]) -> Iterator[None]:
+    """What the user's code finds in `sys.argv`; as it is where that is nothing."""
+    before, sys.argv = sys.argv, list(called_as) or sys.argv
     try:
         yield
     finally:
@@ -153,18 +176,19 @@ class SparkJob:
         folder = local_folder(folder)
         self._check()
         with (
+            _called_with(self.file.called_as),
             self._workspace(folder) as workspace,
+            nullcontext(self._streams_to_take(workspace)) as streams,  # between the lock and Spark
             self._cluster(folder) as (master, workers),
             self._session(folder, master) as spark,
         ):
             try:
-                with self._engine(folder, spark, workers, workspace) as engine:
+                with self._engine(folder, spark, workers, workspace, streams) as engine:
                     yield engine
-            except OSError as error:
-                raise ElastreamError(
-                    f"{folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was "
-                    "committed is lost: started again, it goes on where it stopped"
-                ) from error
+            except GONE as error:
+                if still_runs(spark) and not isinstance(error, OSError):
+                    raise
+                raise _ended(folder, error if still_runs(spark) else None) from error
 
     def delete_elsewhere(self, folder: Path) -> None:
         self._check()  # nothing is deleted for a run that cannot begin
@@ -174,6 +198,7 @@ class SparkJob:
 
     def _check(self) -> None:
         """Refuse what cannot begin, in less than a second where all is well."""
+        _ = self._longest_batch_s  # which may have triggers against it
         check_java()
         check_answers(self.options.master)
         self.channels.jars()
@@ -182,7 +207,7 @@ class SparkJob:
     @contextmanager
     def _workspace(self, folder: Path) -> Iterator[Workspace]:
         """Its lock is held from now on, so that of two that are started in one folder one is refused at once."""
-        workspace = Workspace(folder, self.name, self.channels)
+        workspace = Workspace(folder, self.name, self.channels, state_url=self.options.state_folder)
         workspace.open()
         try:
             yield workspace
@@ -205,7 +230,7 @@ class SparkJob:
         try:
             yield spark
         finally:
-            spark.stop()
+            stop_session(spark)
 
     @contextmanager
     def _cluster(self, folder: Path) -> Iterator[tuple[str, OnWorkers | None]]:
@@ -230,7 +255,12 @@ class SparkJob:
 
     @contextmanager
     def _engine(
-        self, folder: Path, spark: SparkSession, workers: OnWorkers | None, workspace: Workspace
+        self,
+        folder: Path,
+        spark: SparkSession,
+        workers: OnWorkers | None,
+        workspace: Workspace,
+        streams: Mapping[str, PlainStream],
     ) -> Iterator[SparkEngine]:
         generator = _Generator(self._generator_command(folder))
         engine = SparkEngine(
@@ -247,6 +277,8 @@ class SparkJob:
             on_nodes=workers,
             before_halt=generator.end,
             workspace=workspace,
+            take_over=streams,
+            poisoned=self.options.poisoned,
         )
         _log.info("starting the pipeline", extra=TAKES_TIME)
         engine.start()
@@ -255,6 +287,12 @@ class SparkJob:
             yield engine
         finally:
             engine.stop()
+
+    def _streams_to_take(self, workspace: Workspace) -> dict[str, PlainStream]:
+        try:
+            return streams_to_take(self.file.pipeline, self.options.from_checkpoint, workspace)
+        except InvalidInput as error:
+            raise error.at("--from-checkpoint") from None
 
     def _settings(self) -> dict[str, str]:
         pipeline, options = self.file.pipeline, self.options
@@ -271,6 +309,19 @@ class SparkJob:
             return ()
         module, *arguments = self.file.generator
         return [sys.executable, "-m", module, str(folder / "channels" / feeds[0]), *arguments]
+
+
+def _ended(folder: Path, error: BaseException | None) -> ElastreamError:
+    """By an error of the file system, or because Spark's Java process is gone."""
+    if isinstance(error, OSError):
+        return ElastreamError(
+            f"{folder}: cannot be written ({error.strerror}); the run has ended, and nothing that was committed "
+            "is lost: started again, it goes on where it stopped"
+        )
+    return ElastreamError(
+        f"Spark's Java process has ended (killed, or out of memory?), see {folder / 'spark.log'}; the run is "
+        "over, and nothing that was committed is lost: started again, it goes on where it stopped"
+    )
 
 
 class _Generator:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,7 @@ from elastream.engines.spark.channels.files_source import FileChannelSource
 from elastream.engines.spark.channels.kafka_source import KafkaChannelSource
 from elastream.engines.spark.connectors import jars_of_session, spark_defaults
 from elastream.engines.spark.executors import is_local
+from elastream.engines.spark.failures import failure_of
 from elastream.engines.spark.jars import REPOSITORY_VARIABLE
 from elastream.engines.spark.java import check_java
 from elastream.engines.spark.ports import check_answers
@@ -31,9 +33,23 @@ AS_IN_PLAIN_SPARK = {_OLD_WAY: "avro,csv,json,kafka,orc,parquet,text"}
 _DEEP_STACK = "-Xss16m"
 WORKERS_LOG = "workers.log"
 """Beside Spark's own log: what Python workers print that run on this machine."""
+LOWERS_FIXED_COST = {
+    # the code of all operators: a hundred entries, as Spark has it, are too few for ten operators
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    # without this Spark forks a process for every rename in a checkpoint on a local disk
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # a batch writes down what has changed in its state, and not all of it
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+}
+"""Of every batch, where what is Spark's own costs more; `python -m benchmarks fixed-cost` has both."""
 _SETTINGS = {
+    **LOWERS_FIXED_COST,
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
+    "spark.ui.killEnabled": "false",  # on a cluster everyone who reaches its page could end jobs
     # the REST API answers for the last few batches; with everything retained a poll takes half a second
     "spark.ui.retainedJobs": "200",
     "spark.ui.retainedStages": "200",
@@ -41,15 +57,9 @@ _SETTINGS = {
     "spark.sql.streaming.ui.retainedQueries": "5",
     # of each query, between two measurements
     "spark.sql.streaming.numRecentProgressUpdates": "300",
-    # without this Spark forks a process for every rename in a checkpoint on a local disk
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     "spark.sql.streaming.stopTimeout": "60s",
     # by default a timestamp is written in a form that only Spark reads back with its time zone
@@ -93,7 +103,7 @@ def start_session(
     for key, value in {**given, **asked, **{key: text for key, text in added.items() if text}}.items():
         builder = builder.config(key, value)
     quiet_loggers()
-    session = _started(builder, added[PACKAGES])
+    session = _started(builder, added[PACKAGES], log)
     if log is not None:
         workers_print_to(session, log.with_name(WORKERS_LOG))
     for source in (FileChannelSource, KafkaChannelSource):
@@ -114,9 +124,37 @@ def _repositories() -> dict[str, str]:
     return {"spark.jars.repositories": mirror} if mirror else {}
 
 
-def _started(builder: Any, packages: str) -> SparkSession:
+def stop_session(session: SparkSession) -> None:
+    """Also where its Java process is gone: there is nothing to stop then."""
+    try:
+        session.stop()
+    except GONE:
+        if still_runs(session):
+            raise
+
+
+GONE = (Py4JError, OSError)
+"""What a call raises where Spark's Java process has ended; also what Java raises, and what files do."""
+
+
+def still_runs(session: SparkSession) -> bool:
+    """Not where its Java process has ended, nor where it is about to: a signal that ends all of a process group
+    reaches both, and Spark stops before Java does."""
+    context: Any = session._jsc
+    try:
+        return not context.sc().isStopped()
+    except GONE:
+        return False
+
+
+def _started(builder: Any, packages: str, log: Path | None) -> SparkSession:
     try:
         session: SparkSession = builder.getOrCreate()
+    except Py4JJavaError as error:
+        told = "" if log is None else f" (all of it: {log})"
+        raise ElastreamError(f"Spark did not start: {failure_of(f': {error}').reason}{told}") from error
+    except GONE as error:
+        raise ElastreamError(f"Spark did not start: its Java process ended{_see(log)}") from error
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -125,6 +163,10 @@ def _started(builder: Any, packages: str) -> SparkSession:
             f"Spark did not start: its Java process ended; what it said stands above.{fetched}"
         ) from error
     return session
+
+
+def _see(log: Path | None) -> str:
+    return "" if log is None else f"; see {log}"
 
 
 def _logging(log: Path | None) -> str:

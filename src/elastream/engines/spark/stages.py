@@ -22,7 +22,7 @@ _MOST_TASKS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StageRun:
+class StageWork:
     """An attempt of a stage that has ended."""
 
     stage: int
@@ -45,7 +45,7 @@ class Work:
     """Of the stage with the most tasks: what the operator's work really ran as."""
     running_s: float
     """Time during which some stage ran."""
-    stages: tuple[StageRun, ...]
+    stages: tuple[StageWork, ...]
     evenly_s: float
     """How long its stages would take if the tasks of each were all alike."""
     cpu_s: float = 0.0
@@ -89,17 +89,19 @@ class Stages:
         return self._work.get((run, batch))
 
     def spread(self, work: Work) -> tuple[float, TaskSpread | None]:
-        """How evenly the tasks of a batch shared its time, and how those of its most skewed stage its records.
+        """How evenly the tasks of a batch shared its time, and how the tasks of a stage shared its records.
 
-        The first is the mean task time over the longest, as a stage takes as long as the longest of its tasks.
+        The first is the mean task time over the longest, as a stage takes as long as the longest of its tasks. The
+        second is of the stage in which most of that time is lost to uneven records: one that costs next to nothing
+        may be as uneven as it likes.
         """
         found = [self._spread(stage) for stage in work.stages]
         longest_s = sum(spread.busy_s[-1] for spread in found)
         balance = min(1.0, work.evenly_s / longest_s) if longest_s > 0 else 1.0
         with_records = [spread for spread in found if spread.skew is not None]
-        return balance, max(with_records, key=lambda spread: spread.skew or 0.0, default=None)
+        return balance, max(with_records, key=_lost_s, default=None)
 
-    def _spread(self, stage: StageRun) -> TaskSpread:
+    def _spread(self, stage: StageWork) -> TaskSpread:
         summary = self._api.get(f"{stage.path}/taskSummary?quantiles={','.join(map(str, QUANTILES))}")
         return TaskSpread(
             tasks=stage.tasks,
@@ -121,6 +123,11 @@ class Stages:
         return Counter(str(task["executorId"]) for task in tasks)
 
 
+def _lost_s(spread: TaskSpread) -> float:
+    """What the longest task would not take, were the records of the stage even."""
+    return spread.busy_s[-1] * (1 - 1 / max(1.0, spread.skew or 1.0))
+
+
 def _work(stages: list[dict[str, Any]]) -> Work:
     stages = sorted(stages, key=lambda stage: (int(stage["stageId"]), int(stage["attemptId"])))
     busy_ms = sum(s["executorRunTime"] - s.get("shuffleFetchWaitTime", 0) for s in stages)
@@ -130,7 +137,7 @@ def _work(stages: list[dict[str, Any]]) -> Work:
         tasks=max(stage["numCompleteTasks"] for stage in stages),
         running_s=sum(_lasted_s(stage) for stage in stages),
         stages=tuple(
-            StageRun(
+            StageWork(
                 stage=stage["stageId"],
                 attempt=stage["attemptId"],
                 tasks=max(1, stage["numCompleteTasks"]),

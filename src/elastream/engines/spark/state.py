@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from elastream.engines.spark.lasting_checkpoint import abandon_move, begin_move, end_move
 from elastream.engines.spark.local_paths import for_spark
 from elastream.errors import ElastreamError
-from elastream.whole_files import write_json
+from elastream.whole_files import read_json, write_json
 
 _SETTING = "spark.sql.shuffle.partitions"
 
@@ -45,7 +47,8 @@ def write_wanted(path: Path, wanted: WantedPartitions) -> None:
 
 
 def read_wanted(path: Path) -> WantedPartitions | None:
-    return WantedPartitions(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    found = read_json(path)
+    return None if found is None else WantedPartitions(**found)
 
 
 def take_up_wanted(path: Path, *, declared: int) -> WantedPartitions:
@@ -99,11 +102,16 @@ def repartition(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
         raise RepartitionRefused(
             f"Spark cannot move state where the path has spaces, or signs such as % and #: {checkpoint}"
         )
+    found, since_ns = look(checkpoint), time.time_ns()
+    begun = _newest(checkpoint / "offsets") or 0
+    begin_move(checkpoint, begun if found.unfinished is not None else begun + 1)
     try:
         manager.repartition(where, partitions)
+        end_move(checkpoint, since_ns=since_ns)
     except Exception as error:  # of several classes, some of them not translated from the JVM's
         reason = _reason(error)
         if _undo(checkpoint):
+            abandon_move(checkpoint)
             raise RepartitionRefused(f"Spark cannot move this state: {reason}") from error
         raise ElastreamError(f"moving the state to {partitions} partitions failed: {reason}") from error
 

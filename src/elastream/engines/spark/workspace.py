@@ -9,6 +9,7 @@ state/NAME.json       how many partitions the state of a step is to have
 watermarks/NAME.json  how far each input of a step was in event time
 accounts/NAME.json    what Spark told of a step's batches, added up
 control/NAME.json     parallelism and batch size of a step, read by its readers between two batches
+aside/NAME/           records that a step cannot process, which its readers leave out
 """
 
 from __future__ import annotations
@@ -20,20 +21,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from elastream.engines.spark.channels.aside import folder_beside
 from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, check_kind
 from elastream.engines.spark.identity import identity_of, unique_batch
+from elastream.engines.spark.local_paths import for_spark
+from elastream.engines.spark.state_folder import StateFolder
 from elastream.errors import ElastreamError, InvalidInput
-from elastream.whole_files import write_json
+from elastream.whole_files import make_folder, write_json
 
 _LOCK = "lock"
 
 
 class Workspace:
-    def __init__(self, folder: Path, pipeline: str, channels: ChannelKind | None = None) -> None:
+    def __init__(
+        self, folder: Path, pipeline: str, channels: ChannelKind | None = None, *, state_url: str | None = None
+    ) -> None:
+        """`state_url` is a folder in another file system, where the state lies that is else in the checkpoints."""
         self.folder = folder
         self.pipeline = pipeline
         self.channels = channels or Files()
+        self.state_folder = None
+        if state_url is not None:
+            self.state_folder = StateFolder(url=state_url, run=folder, pipeline=pipeline)
         self._lock: int | None = None
 
     def open(self) -> None:
@@ -45,7 +55,7 @@ class Workspace:
             return
         try:
             for name in ("channels", "checkpoints", "state", "watermarks", "accounts", "control"):
-                (self.folder / name).mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder / name)
         except OSError as error:
             raise ElastreamError(f"{self.folder}: cannot be used: {error.strerror}") from None
         self._take_lock()
@@ -72,6 +82,8 @@ class Workspace:
                     f"now it is {schema}; choose another folder, or change it back"
                 )
         known["schemas"].update(schemas)
+        if self.state_folder:
+            known["state_folder"] = self.state_folder.url
         write_json(self.folder / "pipeline.json", known)
 
     def channel(self, name: str) -> DurableChannel:
@@ -88,6 +100,9 @@ class Workspace:
     def checkpoint(self, name: str) -> Path:
         return self.folder / "checkpoints" / name
 
+    def checkpoint_for_spark(self, name: str) -> str:
+        return self.state_folder.checkpoint(name) if self.state_folder else for_spark(self.checkpoint(name))
+
     def state(self, name: str) -> Path:
         return self.folder / "state" / f"{name}.json"
 
@@ -100,12 +115,21 @@ class Workspace:
     def control(self, name: str) -> Path:
         return self.folder / "control" / f"{name}.json"
 
+    def aside(self, name: str) -> Path:
+        return folder_beside(self.control(name))
+
     def _check_owner(self) -> None:
         known = self._read()
         if known is not None and known["pipeline"] != self.pipeline:
             raise InvalidInput(
                 f"{self.folder}: holds the checkpoints of the pipeline {known['pipeline']!r}, not of "
                 f"{self.pipeline!r}; choose another folder"
+            )
+        now = None if self.state_folder is None else self.state_folder.url
+        if known is not None and known.get("state_folder") != now:
+            raise InvalidInput(
+                f"{self.folder}: its state lies {_where(known.get('state_folder'))}, and cannot go on "
+                f"{_where(now)}; choose another folder, or begin anew"
             )
 
     def _read(self) -> dict[str, Any] | None:
@@ -126,6 +150,10 @@ def check_unused(folder: Path) -> None:
     """Before a folder is deleted: refuse where another process runs a pipeline in it."""
     if (folder / _LOCK).exists():
         os.close(_locked(folder))
+
+
+def _where(state_url: str | None) -> str:
+    return "in the folder itself" if state_url is None else f"in {state_url}"
 
 
 def _locked(folder: Path) -> int:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from elastream.engines.spark.channels.segments import SegmentLog
+from elastream.engines.spark.channels.segments import SegmentLog, StreamPosition
 
 
 class DurableChannel(Protocol):
@@ -41,6 +41,12 @@ class DurableChannel(Protocol):
 
         A query that follows event time stops at cuts only (`engines/spark/event_time.py`).
         """
+        ...
+
+    def between(
+        self, first: StreamPosition, last: StreamPosition, expected: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Some of its records in order, without Spark."""
         ...
 
     def tables(self) -> Iterator[pa.Table]:

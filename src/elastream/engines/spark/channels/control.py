@@ -6,12 +6,11 @@ next batch has as many splits as it says, without a restart and without a pause.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from elastream.engines.spark.channels.emulated_delays import Fetches
-from elastream.whole_files import write_json
+from elastream.whole_files import read_json, write_json
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,9 +26,12 @@ class Control:
 
 
 def write_control(path: Path, control: Control) -> None:
-    write_json(path, asdict(control))
+    write_json(path, asdict(control), lasting=False)
 
 
 def read_control(path: Path) -> Control:
-    written = json.loads(path.read_text(encoding="utf-8"))
+    """As it begins, where a power loss has torn it: the engine writes it again when it starts."""
+    written = read_json(path)
+    if written is None:
+        return Control()
     return Control(**{**written, "fetches": Fetches(**written.get("fetches", {}))})

@@ -44,6 +44,7 @@ from elastream.engines.spark.channels.splits import splits
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.engines.spark.local_paths import for_spark
 from elastream.errors import ElastreamError
+from elastream.whole_files import make_folder, sync_files, sync_folders
 
 
 class FileChannel:
@@ -54,7 +55,7 @@ class FileChannel:
 
     def create(self) -> None:
         self.log.create()
-        self._segments.mkdir(exist_ok=True)
+        make_folder(self._segments)
         named = {_attempt(segment) for commit in self.log.all_commits() for segment in commit.segments}
         for folder in self._segments.iterdir():
             if folder.name not in named:
@@ -97,7 +98,7 @@ class FileChannel:
     def between(
         self, first: StreamPosition, last: StreamPosition, expected: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """The records of a batch, without Spark."""
+        """Some of its records in order, without Spark."""
         for part in splits(self.log.commits(first, last), first, last, 1):
             for one in part:
                 yield from read_slice(self.log.folder, one, expected)
@@ -137,6 +138,8 @@ class FileChannel:
         )
 
     def _publish(self, batch: int, folder: Path, parts: Parts, *, came_s: float | None = None) -> int:
+        sync_files({self.log.folder / segment.path for segment in parts.segments if segment.records > 0})
+        sync_folders([folder, self._segments])  # an entry must not name what a power loss takes
         self.log.publish(batch, parts.segments, came_s=came_s, cuts=parts.cuts)
         records = sum(segment.records for segment in parts.segments)
         if records == 0:

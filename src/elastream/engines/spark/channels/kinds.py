@@ -26,7 +26,7 @@ from elastream.engines.spark.options import ChannelOptions
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.options import build
 from elastream.plugins import Registry, check_class
-from elastream.whole_files import write_json
+from elastream.whole_files import make_folder, remove_lasting, sync_files, write_json
 
 _FILE = "channel.json"
 _PARTITIONS = 4
@@ -242,15 +242,16 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 def described_once(folder: Path, found: dict[str, Any]) -> dict[str, Any]:
     """What is there in the end: the engine and the writer of a feed may both be the first."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     beside = folder / f"{_FILE}.{uuid.uuid4().hex}"
     beside.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    sync_files([beside])
     try:
         os.link(beside, folder / _FILE)
     except FileExistsError:
         pass
     finally:
-        beside.unlink()
+        remove_lasting([beside])
     written = _read(folder)
     assert written is not None
     return written

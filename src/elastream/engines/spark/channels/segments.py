@@ -2,6 +2,7 @@
 
     head.json                 how many commits and records there are: the one small file that readers poll
     log/0000000042.json       commit 42: its batch, its segments, and how many records came before it
+    forgotten.json            the head as it was when no commit was left
     readers/counts.json       up to which record this reader is done, and up to which a batch has taken them
 
 Where the records themselves lie is the affair of a channel: in files beside the log, or in a topic of Kafka. The
@@ -11,8 +12,9 @@ it was done) changes nothing. A position in the stream is a number of records, s
 exact, and a batch may begin and end in the middle of a commit; that of a reader that follows event time ends
 with a commit or at one of its cuts (`cuts.py`). Commits that every reader is done with are deleted.
 
-One writer, in one process; any number of readers. Kills are survived at every point; a power cut as far as the
-file system survives it, like Spark's own checkpoints on a local disk.
+One writer, in one process; any number of readers. Kills are survived at every point, and so are power losses: an
+entry is on the disk, behind the records that it names, before its publication returns. The head is not: where it
+is torn or behind, it is made from the newest entry, or from `forgotten.json`, which is there before that one goes.
 
 The log of a sink outlives the run that wrote it, and the next run counts its batches from 0 again. So a writer may
 have a name, which is in the head and in its entries: a batch is published if an entry of the same writer has
@@ -26,11 +28,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
 from elastream.errors import ElastreamError
-from elastream.whole_files import write_json
+from elastream.whole_files import make_folder, read_json, write_json
+
+_FORGOTTEN = "forgotten.json"
+
+_FEW_COMMITS = 5  # a rate between fewer would be that of when they are written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,22 +102,24 @@ class SegmentLog:
         """The name of a writer is needed only where another one comes after it."""
         self.folder = folder
         self._writer = writer
+        self._noted: dict[str, StreamPosition] = {}
 
     # Writing
 
     def create(self) -> None:
         """Make the folders, finish what a killed writer began, and follow it if it was another: for the writer."""
         self.make_folders()
-        head = self.head()
-        while (commit := self._read_commit(head.commits)) is not None:
-            head = _head_after(commit)
-            self._write_head(head)
+        head, known = self.head(), self._known_without_head()
+        if known.commits > head.commits or read_json(self.folder / "head.json") is None:
+            head = max(head, known, key=lambda one: one.commits)
+            if head.commits > 0:
+                self._write_head(head)
         if head.writer != self._writer:
             self._write_head(replace(head, writer=self._writer, batch=self._newest_own_batch()))
 
     def make_folders(self) -> None:
         for name in ("log", "readers"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder / name)
 
     def is_published(self, batch: int) -> bool:
         return batch <= self._own_head().batch
@@ -162,13 +169,22 @@ class SegmentLog:
         return max((commit.batch for commit in self.all_commits() if commit.writer == self._writer), default=-1)
 
     def _write_head(self, head: Head) -> None:
-        write_json(self.folder / "head.json", asdict(head))
+        write_json(self.folder / "head.json", asdict(head), lasting=False)
 
     # Reading
 
     def head(self) -> Head:
-        found = _read_json(self.folder / "head.json")
-        return Head() if found is None else Head(**found)
+        found = read_json(self.folder / "head.json")
+        return self._known_without_head() if found is None else Head(**found)
+
+    def _known_without_head(self) -> Head:
+        """It may lack batches without records, which leave no entry: publishing one again does nothing."""
+        numbers = self._numbers()
+        newest = self._read_commit(numbers[-1]) if numbers else None
+        of_entry = Head() if newest is None else _head_after(newest)
+        found = read_json(self.folder / _FORGOTTEN)
+        forgotten = Head() if found is None else Head(**found)
+        return max(of_entry, forgotten, key=lambda one: one.commits)
 
     def commits(self, start: StreamPosition, end: StreamPosition) -> Iterator[Commit]:
         """The commits that hold the records from start to end."""
@@ -212,20 +228,31 @@ class SegmentLog:
             return found
         raise AssertionError("the head counts more records than the commits hold")
 
-    def acknowledge(self, reader: str, position: StreamPosition, *, taken: int | None = None) -> None:
-        """The reader will not ask for anything before this position again; its batch goes up to record `taken`."""
+    def acknowledge(
+        self, reader: str, position: StreamPosition, *, taken: int | None = None, lasting: bool = False
+    ) -> None:
+        """The reader will not ask for anything before this position again; its batch goes up to record `taken`.
+
+        Lasting where nothing else tells the reader where it was.
+        """
         before, taken_before = self._progress(reader)
         taken = max(position.record, taken_before if taken is None else taken)
         if position.record > before.record or taken != taken_before:
             position = max(position, before, key=lambda one: one.record)
-            write_json(self.folder / "readers" / f"{reader}.json", {**asdict(position), "taken": taken})
+            path = self.folder / "readers" / f"{reader}.json"
+            write_json(path, {**asdict(position), "taken": taken}, lasting=lasting)
+
+    def note_acknowledged(self, readers: Sequence[str]) -> None:
+        """From here on nothing is forgotten that they acknowledge later: someone brings to the disk that they have
+        read what they acknowledged up to now."""
+        self._noted = {reader: self.acknowledged(reader) for reader in readers}
 
     def acknowledged(self, reader: str) -> StreamPosition:
         return self._progress(reader)[0]
 
     def _progress(self, reader: str) -> tuple[StreamPosition, int]:
         """Up to where the reader is done, and up to which record its batch goes."""
-        found = _read_json(self.folder / "readers" / f"{reader}.json")
+        found = read_json(self.folder / "readers" / f"{reader}.json")
         if found is None:
             return StreamPosition(), 0
         taken = found.pop("taken", found["record"])
@@ -254,6 +281,27 @@ class SegmentLog:
         commit = self._read_commit(numbers[older - 1]) if older else None
         return 0 if commit is None else max(0, commit.after - taken)
 
+    def waits_s(self, reader: str, *, now_s: float) -> float:
+        """For how long the oldest record has waited that no batch of the reader has taken; 0 where none waits."""
+        done, taken = self._progress(reader)
+        numbers = range(max(0, done.commit - 1), self.head().commits)
+        first = bisect_right(numbers, taken, key=self._reaches)
+        return max(0.0, now_s - self._published_s(numbers[first])) if first < len(numbers) else 0.0
+
+    def _reaches(self, number: int) -> int:
+        commit = self._read_commit(number)
+        return 0 if commit is None else commit.after  # 0 where everyone is done with it
+
+    def newest_per_s(self, *, since_s: float) -> float | None:
+        """Records per second from the first commit after this time to the last; None where they are too few."""
+        numbers = range(self.head().commits)
+        newer = numbers[bisect_right(numbers, since_s, key=self._published_s) :]
+        if len(newer) < _FEW_COMMITS:
+            return None
+        first, last = self._read_commit(newer[0]), self._read_commit(newer[-1])
+        took_s = self._published_s(newer[-1]) - self._published_s(newer[0])
+        return (last.after - first.after) / took_s if first and last and took_s > 0 else None
+
     def came_s(self, position: StreamPosition) -> float:
         """By when what lies before this position had come into the pipeline: as told, or when it was published."""
         for number in (position.commit - 1, position.commit):  # the one before it may be forgotten by now
@@ -273,6 +321,8 @@ class SegmentLog:
     def forget(self, readers: Sequence[str], delete: Callable[[Commit], None]) -> int:
         """Delete the commits that all these readers are done with, and what they name; how many there were."""
         done = self.done_with(readers)
+        if done and done[-1].number == self.head().commits - 1:
+            write_json(self.folder / _FORGOTTEN, asdict(_head_after(done[-1])))
         for commit in done:
             # the records first: an entry without them is found and finished by the next call
             delete(commit)
@@ -284,7 +334,7 @@ class SegmentLog:
         """The commits, from the oldest on, that all these readers are done with."""
         if not readers:
             return []
-        acknowledged = min(self.acknowledged(reader).record for reader in readers)
+        acknowledged = min((self._noted.get(reader) or self.acknowledged(reader)).record for reader in readers)
         found: list[Commit] = []
         for number in self._numbers():
             commit = self._read_commit(number)
@@ -307,9 +357,12 @@ class SegmentLog:
         return self.folder / "log" / f"{number:010d}.json"
 
     def _read_commit(self, number: int) -> Commit | None:
-        found = _read_json(self._entry(number))
-        if found is None:
+        try:
+            found = json.loads(self._entry(number).read_text(encoding="utf-8"))
+        except FileNotFoundError:
             return None
+        except ValueError:
+            raise ElastreamError(f"{self._entry(number)}: a commit was expected, found a torn file") from None
         segments = tuple(Segment(**segment) for segment in found.pop("segments"))
         return Commit(segments=segments, cuts=tuple(found.pop("cuts", ())), **found)
 
@@ -330,11 +383,3 @@ def _written_s(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    return found

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from elastream.engines.spark.channels.aside import folder_beside, positions_aside
 from elastream.engines.spark.channels.control import Control, read_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.channels.segments import SegmentLog, StreamPosition
@@ -71,7 +72,8 @@ class ChannelReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = _position(start), _position(end)
         control = read_control(self._control)
-        parts = splits(self._log.commits(first, last), first, last, control.parallelism)
+        left_out = positions_aside(folder_beside(self._control), self._log.folder.name)
+        parts = splits(self._log.commits(first, last), first, last, control.parallelism, left_out=left_out)
         return [Split(part, control.fetches) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from elastream.engines.spark.channels.segments import Commit, StreamPosition
@@ -18,9 +18,15 @@ class Slice:
 
 
 def splits(
-    commits: Iterable[Commit], start: StreamPosition, end: StreamPosition, parallelism: int
+    commits: Iterable[Commit],
+    start: StreamPosition,
+    end: StreamPosition,
+    parallelism: int,
+    *,
+    left_out: Collection[int] = (),
 ) -> list[list[Slice]]:
-    """At most `parallelism` parts, none of them empty; together they are the records from start to end."""
+    """At most `parallelism` parts; together they are the records from start to end, but for those left out, which
+    are given by their positions in the stream."""
     total = end.record - start.record
     parts = min(parallelism, total)
     if parts <= 0:
@@ -34,14 +40,24 @@ def splits(
             segment_end = at + segment.records
             while part < parts and edges[part] < segment_end:
                 first, last = max(at, edges[part]), min(segment_end, edges[part + 1])
-                if first < last:
-                    begins = segment.first - at
-                    found[part].append(Slice(path=segment.path, first=begins + first, last=begins + last))
+                begins = segment.first - at
+                for one in _without(left_out, first, last):
+                    found[part].append(Slice(path=segment.path, first=begins + one.start, last=begins + one.stop))
                 if edges[part + 1] > segment_end:
                     break
                 part += 1
             at = segment_end
     return [_joined(slices) for slices in found]
+
+
+def _without(left_out: Collection[int], first: int, last: int) -> Iterator[range]:
+    """What is left of the records from the first up to the last."""
+    for position in sorted(one for one in left_out if first <= one < last):
+        if first < position:
+            yield range(first, position)
+        first = position + 1
+    if first < last:
+        yield range(first, last)
 
 
 def _joined(slices: list[Slice]) -> list[Slice]:

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 _EVERY_S = 0.5
 
 
-class QueryWatch:
+class FailureWatch:
     """`look` says whether there is something new to tell; `wake` is then called."""
 
     def __init__(self, look: Callable[[], bool]) -> None:
@@ -29,7 +29,7 @@ class QueryWatch:
 
     def start(self) -> None:
         self._stopped.clear()
-        self._thread = threading.Thread(target=self._run, name="elastream-query-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="elastream-failure-watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

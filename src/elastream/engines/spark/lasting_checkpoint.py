@@ -1,0 +1,213 @@
+"""What makes Spark's checkpoint of a query survive a power loss; Spark itself syncs nothing on a local disk.
+
+    offsets/17     synced before batch 17 has any effect: run again, it reads what it read before; with it
+                   sources/0/17, where Spark's own sources keep which files that is
+    state/         synced after the tasks of a batch, before Spark notes in commits/17 that the batch is done
+    commits/17     synced before the input of batch 17 is deleted
+    .NAME.moving   beside a checkpoint, while Spark moves its state into other partitions: what it writes then
+                   comes to the disk in any order, so that the end of a move counts only once all of it is there
+
+So after a power loss at most the newest offsets or commit is torn, and nothing has come of what it stands for:
+`mend` takes it away, and Spark runs the batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from elastream.whole_files import is_syncing, read_json, remove_lasting, sync_files, sync_folders, write_json
+
+_CRC_HEADER = b"crc\x00"
+_LOGS = ("offsets", "commits")
+_CLOCKS_DIFFER_NS = 5_000_000_000  # the times of files are coarse, and on shared folders those of another machine
+
+
+def sync_begun(checkpoint: Path, batch: int) -> None:
+    """What a batch is to read lasts; and which query it is of."""
+    own = [newest for source in _sources(checkpoint) if (newest := _newest_file(source)) is not None]
+    files = [checkpoint / "offsets" / str(batch), checkpoint / "metadata", *own]
+    sync_files((path for file in files for path in _with_checksum(file)), missing_ok=True)
+    above = [checkpoint / "sources"] if own else []
+    sync_folders([checkpoint / "offsets", *(path.parent for path in own), *above, checkpoint, checkpoint.parent])
+
+
+def sync_state(checkpoint: Path, *, since_ns: int) -> None:
+    """What was written there since then lasts."""
+    if not is_syncing():
+        return
+    files, folders = [], set[Path]()
+    for path in _newer(checkpoint / "state", since_ns - _CLOCKS_DIFFER_NS):
+        files.append(path)
+        folders |= {folder for folder in path.parents if checkpoint in (folder, *folder.parents)}
+    sync_files(files, missing_ok=True)
+    sync_folders(folders)
+
+
+def sync_committed(checkpoint: Path) -> None:
+    """That the newest batch is done lasts."""
+    newest = _newest_file(checkpoint / "commits")
+    if newest is not None:
+        sync_files(_with_checksum(newest), missing_ok=True)
+        sync_folders([checkpoint / "commits", checkpoint])
+
+
+def begin_move(checkpoint: Path, batch: int) -> None:
+    write_json(_moving(checkpoint), {"batch": batch})
+
+
+def end_move(checkpoint: Path, *, since_ns: int) -> None:
+    """All that Spark has written is on the disk; now it counts."""
+    sync_state(checkpoint, since_ns=since_ns)
+    for log in _LOGS:
+        newest = _newest_file(checkpoint / log)
+        sync_files(() if newest is None else _with_checksum(newest), missing_ok=True)
+    sync_folders([*(checkpoint / log for log in _LOGS), checkpoint])
+    remove_lasting([_moving(checkpoint)])
+
+
+def abandon_move(checkpoint: Path) -> None:
+    """Spark has refused it, and nothing is left of it."""
+    remove_lasting([_moving(checkpoint)])
+
+
+def mend(checkpoint: Path) -> list[str]:
+    """Before a query is started: take away what a power loss has torn. What it was, for the log."""
+    mended = _end_torn_move(checkpoint)
+    for log in (*_sources(checkpoint), *(checkpoint / name for name in _LOGS)):
+        path = _newest_file(log)
+        if path is None:
+            continue
+        if not (_is_whole(path) if log.name in _LOGS else _may_be_whole(path)):
+            remove_lasting(_with_checksum(path))
+            mended.append(str(path.relative_to(checkpoint)))
+        elif not _has_checksum(path):  # torn itself: Hadoop would refuse the file for it
+            remove_lasting([_checksum_of(path)])
+    begun = _newest_file(checkpoint / "offsets")
+    if begun is not None and not (checkpoint / "commits" / begun.name).exists() and not _sources_know(begun):
+        remove_lasting(_with_checksum(begun))
+        mended.append(f"offsets/{begun.name}")
+    return mended
+
+
+def _sources_know(offsets: Path) -> bool:
+    """Whether Spark's own sources have what the batch reads: else it was not begun."""
+    for number, line in enumerate(offsets.read_text(encoding="utf-8").splitlines()[2:]):
+        found = json.loads(line) if line != "-" else {}
+        log = offsets.parent.parent / "sources" / str(number)
+        if isinstance(found, dict) and "logOffset" in found and log.is_dir():
+            newest = _newest_file(log)
+            if int(found["logOffset"]) > (-1 if newest is None else _number(newest)):
+                return False
+    return True
+
+
+def _end_torn_move(checkpoint: Path) -> list[str]:
+    found = read_json(_moving(checkpoint))
+    if found is None:
+        remove_lasting([_moving(checkpoint)] if _moving(checkpoint).exists() else [])
+        return []
+    batch, mended = int(found["batch"]), []
+    commit, offsets = checkpoint / "commits" / str(batch), checkpoint / "offsets" / str(batch)
+    if commit.exists():
+        remove_lasting(_with_checksum(commit))
+        mended.append(f"commits/{batch}")
+    if not (offsets.exists() and _is_whole(offsets)):  # then it did not begin
+        remove_lasting([*_with_checksum(offsets), *_of_version(checkpoint / "state", batch + 1)])
+    remove_lasting([_moving(checkpoint)])
+    return mended
+
+
+def _moving(checkpoint: Path) -> Path:
+    return checkpoint.with_name(f".{checkpoint.name}.moving")
+
+
+def _of_version(state: Path, version: int) -> list[Path]:
+    """A batch writes the version after it; `.18_`, `18.` and so on is what Spark calls its files."""
+    name = re.compile(rf"\.?{version}[._]")
+    return [path for path in state.rglob("*") if path.is_file() and name.match(path.name)]
+
+
+def _newer(folder: Path, since_ns: int) -> Iterator[Path]:
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _newer(Path(entry.path), since_ns)
+        elif entry.stat().st_mtime_ns >= since_ns:
+            yield Path(entry.path)
+
+
+def _sources(checkpoint: Path) -> list[Path]:
+    return [path for path in (checkpoint / "sources").glob("*") if path.is_dir()]
+
+
+def _newest_file(log: Path) -> Path | None:
+    numbered = (path for path in log.glob("[0-9]*") if path.name.split(".")[0].isdigit())
+    return max(numbered, key=_number, default=None)
+
+
+def _number(path: Path) -> int:
+    """Of `17`, and of `19.compact`."""
+    return int(path.name.split(".")[0])
+
+
+def _checksum_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.crc")
+
+
+def _with_checksum(path: Path) -> tuple[Path, Path]:
+    return path, _checksum_of(path)
+
+
+def _is_whole(path: Path) -> bool:
+    """By its checksum where that is whole; else by what stands in it."""
+    content = path.read_bytes()
+    checksums = _checksums(path)
+    if checksums is not None:
+        size, told = checksums
+        return told == b"".join(_crc(content[at : at + size]) for at in range(0, len(content), size))
+    version, *lines = content.decode("utf-8", "replace").rstrip("\n").split("\n")
+    return re.fullmatch(r"v\d+", version) is not None and bool(lines) and all(map(_is_json, lines))
+
+
+def _may_be_whole(path: Path) -> bool:
+    """Of a source, which writes what it likes: torn where the checksum says so, or where nothing is there."""
+    return path.stat().st_size > 0 and (_checksums(path) is None or _is_whole(path))
+
+
+def _has_checksum(path: Path) -> bool:
+    return not _checksum_of(path).exists() or _checksums(path) is not None
+
+
+def _checksums(path: Path) -> tuple[int, bytes] | None:
+    """The bytes of a block and the checksums of all, as Hadoop writes them; None where they are not all there."""
+    try:
+        found = _checksum_of(path).read_bytes()
+    except FileNotFoundError:
+        return None
+    size = int.from_bytes(found[4:8], "big")
+    if not found.startswith(_CRC_HEADER) or len(found) < 8 or size == 0 or (len(found) - 8) % 4:
+        return None
+    blocks = -(-path.stat().st_size // size)
+    return (size, found[8:]) if len(found) - 8 >= 4 * blocks and (blocks or len(found) > 8) else None
+
+
+def _crc(block: bytes) -> bytes:
+    return zlib.crc32(block).to_bytes(4, "big")
+
+
+def _is_json(line: str) -> bool:
+    if line == "-":  # of an input that has brought nothing yet
+        return True
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
