@@ -23,8 +23,9 @@ from elastream.agents.messages import (
     Sample,
     Subscribed,
     Welcome,
+    wanted_of,
 )
-from elastream.agents.rounds import Close, Effect, Late, Round, Send, Tell
+from elastream.agents.rounds import Close, Effect, Round, Send, Tell
 from elastream.agents.subscription import Subscription
 from elastream.policies.rules import every_operator, percent, records, rule, rules, seconds
 from elastream.policies.rules.rule import RuleSet
@@ -101,8 +102,9 @@ class World:
     def reads(
         self, connection: int, number: int, queue_length: float = 1.0, *, age_s: float = 0.0, ahead_s: float = 0.0
     ) -> None:
-        sample = Sample(number, round(1000 * age_s), ({"queue_length": queue_length},))
-        self.sends(connection, Readings(at_s=self.wall_s + ahead_s, samples=(sample,)))
+        sample = Sample(number, round(1000 * age_s), ((queue_length,),))
+        message = Readings(at_s=self.wall_s + ahead_s, names=("queue_length",), samples=(sample,))
+        self.sends(connection, message)
 
     def seen(self, kind: type[Kind]) -> list[Kind]:
         found = [effect for effect in self.effects if isinstance(effect, kind)]
@@ -221,7 +223,7 @@ def test_readings_for_another_number_of_instances_end_the_connection() -> None:
     world.joins(1, Claim("map"), Claim("sink"))
     world.reads(1, 1)
     assert world.seen(Close) == [Close(connection=1)]
-    assert "host:1: closed: 1 readings for 2 instances" in world.warnings()
+    assert "host:1: closed: 1 readings of queue_length for 2 instances" in world.warnings()
 
 
 def test_a_connection_that_says_nothing_is_closed() -> None:
@@ -231,6 +233,22 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
     assert world.seen(Close) == []
     world.do(world.master.look(HELLO_WITHIN_S + 0.1))
     assert world.seen(Close) == [Close(connection=1)]
+
+
+def test_whoever_says_nothing_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elastream.agents.master.MOST_AGENTS", 3)
+    world = World()
+    world.joins(1)
+    for silent in (2, 3):
+        world.do(world.master.opened(silent, f"host:{silent}", 0.0))
+    world.joins(4, Claim("map", 1))
+    assert [effect.connection for effect in world.seen(Close)] == [2]
+    assert isinstance(world.sent(4)[0], Welcome)
+    world.joins(5, Claim("map", 2))
+    world.seen(Close)
+    world.joins(6, Claim("map", 3))
+    assert [effect.connection for effect in world.seen(Close)] == [6], "none of those who are known"
+    assert world.warnings()[-1] == "host:6: refused, as 3 agents are connected already"
 
 
 def test_an_agent_that_falls_silent_is_told_and_in_the_end_closed() -> None:
@@ -250,13 +268,13 @@ def test_an_agent_that_falls_silent_is_told_and_in_the_end_closed() -> None:
 def test_only_what_a_rule_for_the_operator_looks_at_is_asked_for() -> None:
     world = World()
     world.joins(1, Claim("map"), Claim("sink"))
-    assert welcome(world, 1).metrics == (("cpu_utilization", "queue_length"), ("cpu_utilization",))
+    assert wanted_of(welcome(world, 1)) == ({"cpu_utilization", "queue_length"}, {"cpu_utilization"})
 
 
 def test_a_metric_that_is_wanted_and_not_offered_is_told() -> None:
     world = World()
     world.joins(1, offers=("cpu_utilization",))
-    assert welcome(world, 1).metrics == (("cpu_utilization",),)
+    assert wanted_of(welcome(world, 1)) == ({"cpu_utilization"},)
     assert world.warnings() == ["the agent 'agent1' (host:1) cannot read queue_length, which is wanted of map"]
 
 
@@ -267,9 +285,9 @@ def test_changed_rules_change_the_subscription_of_those_that_they_concern() -> N
     world.effects.clear()
     only_hot = RuleSet((RULES.rules[1],))
     world.do(world.master.subscribe(Subscription(rules=only_hot)))
-    assert (world.sent(1), world.sent(2)) == ([Subscribed(metrics=(("cpu_utilization",),))], [])
+    assert (world.sent(1), world.sent(2)) == ([Subscribed(names=("cpu_utilization",), wanted=((0,),))], [])
     world.do(world.master.subscribe(Subscription(views=frozenset({"memory_utilization"}))))
-    expected = [Subscribed(metrics=(("memory_utilization",),))]
+    expected = [Subscribed(names=("memory_utilization",), wanted=((0,),))]
     assert (world.sent(1), world.sent(2)) == (expected, expected)
 
 
@@ -343,8 +361,15 @@ def test_of_several_readings_in_a_round_the_newest_counts() -> None:
     for number, now_s in enumerate((0.2, 0.6, 1.0), start=1):
         world.now_s = now_s
         world.reads(1, number, 10.0 * number)
-    assert queue_lengths(world.round()) == {("map", 0): 30.0}
-    assert (world.master.counts.readings, world.master.counts.superseded) == (3, 2)
+    found = world.round()
+    assert queue_lengths(found) == {("map", 0): 30.0}
+    assert found is not None
+    assert [(late.age_s, late.values) for late in found.late] == [
+        (1.0, {"queue_length": {0: 10.0}}),
+        (pytest.approx(0.4), {"queue_length": {0: 20.0}}),
+    ]
+    counts = world.master.counts
+    assert (counts.readings, counts.late) == (3, 2)
 
 
 def test_what_was_read_without_a_connection_is_recorded_but_is_not_of_this_round() -> None:
@@ -353,9 +378,60 @@ def test_what_was_read_without_a_connection_is_recorded_but_is_not_of_this_round
     world.now_s = 1.0
     for number, age_s in ((1, 4.0), (2, 3.0), (3, 0.0)):
         world.reads(1, number, 10.0 * number, age_s=age_s)
-    late = [(effect.reading.taken_at_s, effect.reading.values["queue_length"]) for effect in world.seen(Late)]
-    assert late == [(WALL_S - 3.0, 10.0), (WALL_S - 2.0, 20.0)]
-    assert queue_lengths(world.round()) == {("map", 0): 30.0}
+    found = world.round()
+    assert queue_lengths(found) == {("map", 0): 30.0}
+    assert found is not None
+    assert [(late.operator, late.age_s, late.values) for late in found.late] == [
+        ("map", 4.0, {"queue_length": {0: 10.0}}),
+        ("map", 3.0, {"queue_length": {0: 20.0}}),
+    ]
+    assert (world.master.counts.readings, world.master.counts.late) == (3, 2)
+
+
+def test_what_several_agents_bring_late_of_one_time_is_put_together() -> None:
+    world = World()
+    world.joins(1)
+    world.joins(2)
+    world.now_s = 1.0
+    world.reads(1, 1, 10.0, age_s=4.1)
+    world.reads(2, 1, 20.0, age_s=3.9)
+    world.now_s = 1.2
+    found = world.round()
+    assert found is not None
+    (late,) = found.late
+    assert (late.age_s, late.values) == (4.0, {"queue_length": {0: 10.0, 1: 20.0}})
+
+
+def test_a_round_that_nobody_evaluated_in_time_is_late_with_the_next_one() -> None:
+    world = World()
+    world.joins(1)
+    world.now_s = 1.0
+    world.reads(1, 1, 5.0, age_s=3.0)
+    world.reads(1, 2, 10.0)
+    first = world.round()
+    world.now_s = 2.0
+    world.reads(1, 3, 20.0)
+    second = world.round()
+    assert first is not None
+    assert second is not None
+    both = first.followed_by(second)
+    assert queue_lengths(both) == {("map", 0): 20.0}
+    assert both.window_s == 2.0
+    late = [(one.age_s, one.values["queue_length"][0]) for one in both.late]
+    assert late == [(4.0, 5.0), (1.0, 10.0)], "what came late to it is older by then, too"
+
+
+def test_what_agents_gave_up_is_counted_and_told() -> None:
+    world = World()
+    world.joins(1)
+    world.effects.clear()
+    for number, thinned in ((1, 0), (2, 150), (3, 150)):
+        sample = Sample(number, 0, ((1.0,),))
+        world.sends(1, Readings(at_s=world.wall_s, names=("queue_length",), samples=(sample,), thinned=thinned))
+    assert world.master.counts.thinned == 150
+    assert world.warnings() == [
+        "the agent 'agent1' (host:1) has given up 150 of its oldest readings: an outage was longer than its memory"
+    ]
 
 
 def test_what_is_sent_again_counts_once() -> None:
@@ -407,7 +483,7 @@ def test_readings_are_acknowledged_when_they_were_evaluated() -> None:
     world.reads(1, 6)
     world.do(world.master.closed(2))
     world.do(world.master.evaluated(found, world.now_s))
-    assert world.sent(1) == [Acknowledged(up_to=5, next_in_s=0.75)]
+    assert world.sent(1) == [Acknowledged(received=((5, 5),), next_in_s=0.75)]
     assert world.sent(2) == [], "its connection is gone"
 
 

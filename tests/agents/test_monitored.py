@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from elastream.agents.adaptor import Adaptor, ReportedSizes
+from elastream.agents.lease import LeaseError
 from elastream.agents.monitored import MonitoredEngine, snapshot_of_round
 from elastream.agents.rounds import InstanceReading, Round
 from elastream.dataflow import Plan
@@ -18,6 +19,7 @@ from elastream.manager.events import Acted, Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager
 from elastream.manager.store import Store
+from elastream.measurement.late_reading import LateReading
 from elastream.options import build
 from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import info
@@ -80,7 +82,7 @@ def reading(operator: str = "map", instance: int = 0, **values: float) -> Instan
 
 
 def a_round(*readings: InstanceReading, at_s: float = 0.0) -> Round:
-    return Round(number=1, at_s=at_s, window_s=1.0, readings=readings, up_to={})
+    return Round(number=1, at_s=at_s, window_s=1.0, readings=readings, received={})
 
 
 class Story:
@@ -102,6 +104,7 @@ class Story:
         self.manager.state = self.engine.knowing_original_sizes(self.manager.state)
         self.manager.start()
         self.seconds = 0
+        self.late: tuple[LateReading, ...] = ()
 
     def second(self, queue_length: float = 500.0) -> None:
         self.clock.wall_s += 1
@@ -111,7 +114,8 @@ class Story:
         found = a_round(
             *(reading(instance=n, queue_length=queue_length) for n in range(size)), at_s=self.clock.wall_s
         )
-        self.engine.take(found)
+        self.engine.take(replace(found, late=self.late))
+        self.late = ()
         self.manager.tick()
 
     def grows_at(self, seconds: int) -> list[int]:
@@ -123,6 +127,23 @@ class Story:
             if self.adaptor.current_size("map") > before:
                 found.append(self.seconds)
         return found
+
+
+def test_what_comes_late_closes_the_hole_that_an_outage_left() -> None:
+    """RULES asks for three seconds; four seconds without a reading are more than the two that are tolerated."""
+    for comes_late, expected in ((True, [7]), (False, [10])):
+        story = Story(Foreign())
+        story.second()
+        story.second()
+        story.seconds += 4
+        story.clock.wall_s += 4
+        story.clock.steady_s += 4
+        if comes_late:
+            values = {"queue_length": {0: 500.0, 1: 500.0}}
+            story.late = tuple(
+                LateReading(operator="map", age_s=float(age_s), values=values) for age_s in (4, 3, 2, 1)
+            )
+        assert story.grows_at(10) == expected
 
 
 def test_a_rule_acts_through_the_adaptor_up_to_a_multiple_of_the_size_that_the_engine_began_with() -> None:
@@ -182,6 +203,19 @@ def test_of_several_operators_the_first_failure_ends_the_action() -> None:
     decision = Decision(number=1, at_s=0.0, before=before, after=Plan({"map": 3, "sink": 2}))
     outcome = engine.rescale(decision)
     assert (outcome.succeeded, dict(outcome.plan)) == (False, {"map": 3, "sink": 1})
+
+
+def test_a_master_that_leads_no_longer_touches_nothing() -> None:
+    """Between the written intent and the call it may have been held up for longer than its lease lasts."""
+    engine = MonitoredEngine(Foreign(), ManualClock())
+    before = engine.plan()
+
+    def check() -> None:
+        raise LeaseError("this master leads no longer")
+
+    engine.before_acting = check
+    outcome = engine.rescale(Decision(number=1, at_s=0.0, before=before, after=Plan({"map": 3, "sink": 2})))
+    assert (outcome.succeeded, outcome.plan, outcome.detail) == (False, before, "map: this master leads no longer")
 
 
 def test_a_round_becomes_readings_of_what_was_read() -> None:

@@ -145,12 +145,12 @@ def test_bare_metrics_are_those_of_the_only_operator() -> None:
 # Both
 
 
-def a_reader(engine: Any, tmp_path: Path) -> Reader:
+def a_reader(tmp_path: Path, *engine: Any) -> Reader:
     return Reader(operators=("map", "sink"), os_metrics=MachineMetrics(tmp_path), engine=engine)
 
 
 def test_what_the_engine_says_goes_before_what_the_system_says(tmp_path: Path) -> None:
-    reader = a_reader(lambda: {"map": {"memory_utilization": 250.0, "latency": 1.0}}, tmp_path)
+    reader = a_reader(tmp_path, lambda: {"map": {"memory_utilization": 250.0, "latency": 1.0}})
     wanted = (frozenset({"memory_utilization"}), frozenset({"memory_utilization", "latency"}))
     of_map, of_sink = reader(wanted)
     assert of_map == {"memory_utilization": 250.0}
@@ -170,13 +170,23 @@ def test_an_engine_that_does_not_answer_is_logged_once_and_again_after_it_did(
             raise ElastreamError("no answer")
         return found
 
-    reader = a_reader(engine, tmp_path)
+    reader = a_reader(tmp_path, lambda: {"map": {"queue_length": 7.0, "latency": 1.0}}, engine)
     for _ in range(4):
-        assert reader((frozenset({"latency"}), frozenset())) == [{}, {}]
+        assert reader((frozenset({"queue_length"}), frozenset())) == [{"queue_length": 7.0}, {}], (
+            "the other goes on"
+        )
     assert caplog.messages == ["no answer", "no answer"]
 
 
+def test_what_several_say_is_taken_together_and_the_later_one_knows_better(tmp_path: Path) -> None:
+    reader = a_reader(
+        tmp_path, lambda: {"map": {"latency": 1.0, "queue_length": 1.0}}, lambda: {"map": {"latency": 2.0}}
+    )
+    wanted = frozenset({"latency", "queue_length"})
+    assert reader((wanted, wanted)) == [{"latency": 2.0, "queue_length": 1.0}, {}]
+
+
 def test_without_an_engine_the_systems_metrics_are_offered(tmp_path: Path) -> None:
-    reader = a_reader(None, tmp_path)
+    reader = a_reader(tmp_path)
     assert set(reader.offers) <= OF_SYSTEM
     assert reader((frozenset(), frozenset())) == [{}, {}]

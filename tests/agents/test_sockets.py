@@ -15,17 +15,20 @@ from pathlib import Path
 import pytest
 import trustme
 
+from elastream.accepting import server_tls
 from elastream.agents.agent import Agent
 from elastream.agents.agent_client import AgentClient, AgentThread
 from elastream.agents.master import Master
 from elastream.agents.master_server import Endpoint, MasterServer
 from elastream.agents.messages import VERSION, Claim, Hello, frame
-from elastream.agents.rounds import Late, Round, Tell
-from elastream.agents.security import agent_tls, master_tls
+from elastream.agents.rounds import Round
+from elastream.agents.security import agent_tls
 from elastream.agents.subscription import Subscription
 from elastream.errors import ElastreamError
+from elastream.measurement.late_reading import LateReading
+from elastream.policies.rules.metrics import METRICS
+from tests.patience import PATIENCE_S, wait_until
 
-PATIENCE_S = 30.0
 VALUES = {"queue_length": 7.0, "cpu_utilization": 50.0, "latency": 0.1}
 
 
@@ -43,19 +46,16 @@ class Serving:
             Endpoint(**endpoint),  # type: ignore[arg-type]
         )
         self.told: list[str] = []
-        self.late: list[Late] = []
+        self.late: list[LateReading] = []
 
     def until(self, true: Callable[[Round], bool]) -> Round:
         """The first round of which it is true; the ones before it are evaluated, too."""
         deadline_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_s:
             found = self.server.next_round(1.0)
-            for item in self.server.news():
-                if isinstance(item, Tell):
-                    self.told.append(item.text)
-                else:
-                    self.late.append(item)
+            self.told += (item.text for item in self.server.news())
             if found is not None:
+                self.late += found.late
                 self.server.evaluated(found)
                 if true(found):
                     return found
@@ -118,13 +118,6 @@ def logged_from_info_on() -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
-def wait_until(true: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline_s, "it did not come so far"
-        time.sleep(0.01)
-
-
 def answer(endpoint: Endpoint, data: bytes) -> bytes:
     """All that a master says to whoever sends this, until it closes the connection."""
     with socket.create_connection((endpoint.host, endpoint.port), timeout=PATIENCE_S) as connection:
@@ -174,7 +167,7 @@ def hello(token: str) -> bytes:
         pytest.param(struct.pack(">I", 2**31), "broken", id="a frame too long"),
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", "broken", id="another protocol"),
         pytest.param(struct.pack(">I", 3) + b"\xc1\xc1\xc1", "broken", id="no msgpack"),
-        pytest.param(frame(Hello(1, "secret", "x", "r", (), (), 0.0)), "broken", id="no message"),
+        pytest.param(frame(Hello(VERSION, "secret", "x", "r", (), (), 0.0)), "broken", id="no message"),
     ],
 )
 def test_who_does_not_belong_here_is_closed_without_a_word_and_the_others_go_on(data: bytes, counted: str) -> None:
@@ -221,9 +214,38 @@ def test_an_agent_comes_back_to_a_master_that_was_started_again_and_brings_what_
             wait_until(lambda: agent.client.agent.taken > taken + 4)  # at 0.1 s each: late when they arrive
             with serving(port=endpoint.port) as again:
                 again.until(lambda found: len(found.readings) == 1 and len(again.late) > 0)
-                assert again.late[0].reading.values == {"queue_length": 7.0}
+                assert again.late[0].values == {"queue_length": {0: 7.0}}
                 assert again.server.master.counts.duplicates == 0
     assert told.count(f"{endpoint}: connected") == 2
+
+
+def test_an_agent_of_many_operators_recovers_from_an_outage_and_nothing_is_lost() -> None:
+    """Of 16 operators with 12 metrics: 64 samples of them are more than a frame may have."""
+    metrics = tuple(METRICS)[:12]
+    operators = tuple(f"operator{number}" for number in range(16))
+
+    def read(wanted: Sequence[frozenset[str]]) -> Sequence[Mapping[str, float]]:
+        return [dict.fromkeys(names, 7.5) for names in wanted]
+
+    agent = Agent(
+        name="worker", run="one", claims=tuple(map(Claim, operators)), offers=tuple(METRICS), token="secret"
+    )
+    with serving(views=metrics) as master:
+        endpoint = master.server.endpoint
+        client = AgentClient(agent=agent, endpoint=endpoint, read=read, blocks=False)
+        with AgentThread(client):
+            master.round_with(16)
+            master.server.stop()
+            wait_until(lambda: agent.kept > 70)
+            with serving(views=metrics, port=endpoint.port) as again:
+                again.until(lambda found: len(found.readings) == 16 and bool(found.late))
+                agent.pause()
+                again.until(lambda _: agent.kept == 0)
+                counts = again.server.master.counts
+    assert (counts.duplicates, counts.broken, counts.thinned, agent.thinned) == (0, 0, 0, 0)
+    assert counts.late >= 68
+    assert {late.operator for late in again.late} == set(operators)
+    assert all(set(late.values) == set(metrics) for late in again.late)
 
 
 def test_a_port_that_is_taken_is_an_error_with_its_number() -> None:
@@ -252,7 +274,7 @@ def with_tls(master: Serving, tls: ssl.SSLContext | None) -> Endpoint:
 
 
 def test_tls_with_a_certificate_that_is_trusted(certificates: Path) -> None:
-    with serving(tls=master_tls(certificates / "server.pem", None)) as master:
+    with serving(tls=server_tls(certificates / "server.pem", None)) as master:
         agent, _ = an_agent(with_tls(master, agent_tls(certificates / "ca.pem")))
         with agent:
             (reading,) = master.round_with(1).readings
@@ -260,7 +282,7 @@ def test_tls_with_a_certificate_that_is_trusted(certificates: Path) -> None:
 
 
 def test_tls_with_a_certificate_of_someone_else(certificates: Path) -> None:
-    with serving(tls=master_tls(certificates / "server.pem", None)) as master:
+    with serving(tls=server_tls(certificates / "server.pem", None)) as master:
         agent, told = an_agent(with_tls(master, agent_tls(certificates / "other.pem")))
         with agent:
             wait_until(lambda: told)
@@ -268,7 +290,7 @@ def test_tls_with_a_certificate_of_someone_else(certificates: Path) -> None:
 
 
 def test_a_master_with_tls_stays_up_when_someone_speaks_without(certificates: Path) -> None:
-    with serving(tls=master_tls(certificates / "server.pem", None)) as master:
+    with serving(tls=server_tls(certificates / "server.pem", None)) as master:
         assert b"secret" not in answer(master.server.endpoint, hello("secret"))
         agent, _ = an_agent(with_tls(master, agent_tls(certificates / "ca.pem")))
         with agent:

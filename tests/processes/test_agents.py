@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import elastream
 from elastream.agents.engine_metrics import write_metrics
 from elastream.measurement.recording import read_recording
+from elastream.web.address import TOKEN_VARIABLE
+from tests.patience import PATIENCE_S, wait_until
 
-_PATIENCE_S = 90.0
+_PAGE_TOKEN = "of-the-page"
 _COMMAND = "from elastream.cli import main; main()"
 
 ENGINE = '''\
@@ -89,18 +92,30 @@ class Scene:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(elastream.__file__).parents[1])},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(elastream.__file__).parents[1]),
+                TOKEN_VARIABLE: _PAGE_TOKEN,
+            },
         )
         self._stack.enter_context(process)
         self._stack.callback(process.kill)
         return process
 
-    def master(self, port: int = 0) -> tuple[subprocess.Popen[str], int]:
+    def master(self, port: int = 0, *more: str) -> tuple[subprocess.Popen[str], int]:
         process = self.starts(
             "master", "--rules", "rules.yaml", "--engine", "engine:Sizes", "--interval", "300 ms",
-            "--port", str(port), "--folder", "state", "--record",
+            "--port", str(port), "--folder", "state", "--record", *more,
         )  # fmt: skip
         return process, int(says(process, lambda line: line["event"] == "listening")["port"])
+
+    @property
+    def page(self) -> httpx.Client:
+        """Of the master, with the token for actions."""
+        (url,) = re.findall(r"page: (http://\S+)", (self.folder / "stderr").read_text())
+        return self._stack.enter_context(
+            httpx.Client(base_url=f"{url}api/v1/", headers={"Authorization": f"Bearer {_PAGE_TOKEN}"}, timeout=60)
+        )
 
     def agent(self, port: int) -> subprocess.Popen[str]:
         return self.starts(
@@ -121,7 +136,7 @@ class Scene:
 def says(process: subprocess.Popen[str], true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The first line of which it is true; a process that ends, or is silent for ever, fails the test."""
     assert process.stdout is not None
-    impatience = threading.Timer(_PATIENCE_S, process.kill)
+    impatience = threading.Timer(PATIENCE_S, process.kill)
     impatience.start()
     try:
         for line in process.stdout:
@@ -135,13 +150,6 @@ def says(process: subprocess.Popen[str], true: Callable[[dict[str, Any]], bool])
 
 def tells(text: str) -> Callable[[dict[str, Any]], bool]:
     return lambda line: text in line.get("text", "")
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline_s, "it does not come so far"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -181,3 +189,35 @@ def test_a_foreign_engine_is_scaled_and_a_killed_master_knows_its_guard_times(sc
     assert ended["readings"] > 10
     assert (ended["wrong_tokens"], ended["broken"], ended["refused"]) == (0, 0, 0)
     assert master.wait() == 0
+
+
+def test_the_page_of_a_master_is_that_of_a_run(scene: Scene) -> None:
+    """What agents read, what nobody brings, scaling by hand, and rules that are edited and taken back."""
+    (scene.folder / "rules.yaml").write_text(OTHER_RULES.replace("memory_utilization", "heap_utilization"))
+    master, port = scene.master(0, "--page-port", "0", "--view", "queue_length")
+    scene.agent(port)
+    says(master, tells("waits for heap_utilization, which nobody brings so far"))
+    page = scene.page
+
+    def read() -> object:
+        return page.get("operators").json().get("map", {}).get("queue_length")
+
+    wait_until(lambda: read() == 500, lambda: page.get("operators").text)
+    assert [one["name"] for one in page.get("graph").json()["operators"]] == ["(input)", "map"]
+    reasons = [one["text"] for one in page.get("run").json()["proposal"]["reasons"]]
+    assert any("heap_utilization, which nobody brings" in text for text in reasons), reasons
+    assert "elastream_operator_parallelism" in page.get("../../metrics").text
+
+    by_hand = {"parallelism": {"map": 5}}
+    refused = page.post("actions/scale", json=by_hand, headers={"Authorization": "no"})
+    assert refused.status_code == 401
+    assert page.post("actions/scale", json=by_hand).json()["done"]
+    assert scene.size == 5
+    assert page.get("decisions").json()[-1]["after"] == {"map": 5}
+
+    without_guard = RULES.replace("    unless_scaled_out_within: 1 h\n", "")
+    assert page.put("rules", json={"text": without_guard, "who": "Ada"}).status_code == 200
+    says(master, lambda line: line["event"] == "acted" and line["outcome"]["plan"] == {"map": 6})
+    assert page.post("rules/take-back", json={"who": "Bob"}).status_code == 200
+    assert [one["who"] for one in page.get("rules/versions").json()] == ["the file", "Ada", "Bob"]
+    assert "heap_utilization" in (scene.folder / "rules.yaml").read_text()

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.patience import PATIENCE_S, wait_until
 
 # as from a terminal, even where the tests run in the background and would hand down a SIGINT that is ignored
 _COMMAND = """
@@ -22,21 +22,11 @@ main()
 
 _VERY_LONG = """\
 name: very long
-duration: 10000 d
+duration: 1000 d
 operators:
   source: {source: true, load: 500}
   map: {reads: source, capacity: 100}
 """
-
-_PATIENCE_S = 120.0
-
-
-def wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while not true():
-        assert process.poll() is None, "the process ended before it came so far"
-        assert time.monotonic() < deadline_s, "the process does not come so far"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
@@ -47,9 +37,9 @@ def test_an_interrupted_run_says_so_in_one_line(tmp_path: Path, flags: tuple[str
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            wait_until(out.exists, process)  # made right before the run begins
+            wait_until(lambda: out.exists() or process.poll() is not None)  # made right before the run begins
             process.send_signal(signal.SIGINT)
-            printed, said = process.communicate(timeout=_PATIENCE_S)
+            printed, said = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
 
@@ -63,7 +53,7 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_about(flags: tuple[str, ...
     os.close(reading)
     try:
         command = [sys.executable, "-c", _COMMAND, "policies", *flags]
-        ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=_PATIENCE_S)
+        ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
     finally:
         os.close(writing)
 

@@ -26,6 +26,8 @@ from elastream.errors import ElastreamError
 _log = logging.getLogger(__name__)
 
 CONNECT_WITHIN_S = 10.0
+_PATIENCE = 3.0  # intervals
+_LEAST_PATIENCE_S = 3.0
 _DEAD_AFTER_S = 30  # a peer that the network no longer reaches
 
 Wanted = Sequence[frozenset[str]]
@@ -41,13 +43,20 @@ class _NoAnswerError(ElastreamError):
 class AgentClient:
     agent: Agent
     endpoint: Endpoint
+    """Of the master that it is connected to, or tries next."""
     read: Read
+    others: tuple[Endpoint, ...] = ()
+    """Of masters that stand by, tried in turn."""
     blocks: bool = True
     """Whether reading may take long, as over a network: then it is done in a thread."""
     _writer: asyncio.StreamWriter | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     """The time of the next reading may be another than before."""
+    _takes_s: float = 0.0
+    """How long the last reading took."""
     _last_logged: str = ""
+    _thinned_before: int = 0
+    _told_of_thinning: bool = False
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -60,25 +69,34 @@ class AgentClient:
     async def _keep_reading(self) -> None:
         while True:
             await self._until_due()
-            wanted = self.agent.wanted
+            wanted, began_s = self.agent.wanted, time.monotonic()
             try:
                 values = await asyncio.to_thread(self.read, wanted) if self.blocks else self.read(wanted)
             except Exception as error:  # of someone else's code: an agent that says nothing is of no use
                 self._log(logging.WARNING, f"nothing could be read: {type(error).__name__}: {error}")
                 values = [{} for _ in wanted]
+            self._takes_s = time.monotonic() - began_s
             self.agent.read(values, time.monotonic())
+            self._tell_of_thinning()
             self._send()
 
     async def _until_due(self) -> None:
         while True:
             self._changed.clear()
-            due_s = self.agent.due_s()
+            due_s = self.agent.due_s(self._takes_s)
             left_s = None if due_s is None else due_s - time.monotonic()
             if left_s is not None and left_s <= 0:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
                     await self._changed.wait()
+
+    def _tell_of_thinning(self) -> None:
+        """Once in each outage."""
+        if self.agent.thinned > self._thinned_before and not self._told_of_thinning:
+            self._told_of_thinning = True
+            what = "of the older half of what was kept, readings are given up"
+            self._log(logging.WARNING, f"the outage is longer than the memory of this agent: {what}")
 
     def _send(self) -> None:
         """As much as the connection takes now; what is left goes with the next reading."""
@@ -92,12 +110,17 @@ class AgentClient:
     # The connection
 
     async def _stay_connected(self) -> None:
+        tried = 0
         while True:
             try:
                 await self._session()
             except (ElastreamError, OSError) as error:
-                self._log(logging.WARNING, f"{self.endpoint}: {_why(error)}; trying again")
-            await asyncio.sleep(self.agent.lost())
+                again = "the next one" if self.others else "again"
+                self._log(logging.WARNING, f"{self.endpoint}: {_why(error)}; trying {again}")
+            self.endpoint, self.others = (*self.others, self.endpoint)[0], (*self.others, self.endpoint)[1:]
+            tried += 1
+            wait_s = self.agent.lost()
+            await asyncio.sleep(wait_s if tried % (1 + len(self.others)) == 0 else 0)
 
     async def _session(self) -> None:
         async with asyncio.timeout(CONNECT_WITHIN_S):
@@ -117,7 +140,7 @@ class AgentClient:
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         decoder = Decoder()
         while True:
-            async with asyncio.timeout(CONNECT_WITHIN_S if self._writer is None else None):
+            async with asyncio.timeout(self._patience_s()):
                 data = await reader.read(65536)
             if not data:
                 raise _NoAnswerError(
@@ -131,9 +154,16 @@ class AgentClient:
                 assert not isinstance(message, Refused), "that has raised"
                 if self._writer is None:
                     self._writer = writer
+                    self._thinned_before, self._told_of_thinning = self.agent.thinned, False
                     self._log(logging.INFO, f"{self.endpoint}: connected")
             self._changed.set()
             self._send()
+
+    def _patience_s(self) -> float | None:
+        """Where there is another master to turn to, one that is silent for some rounds is given up."""
+        if self._writer is None:
+            return CONNECT_WITHIN_S
+        return max(_LEAST_PATIENCE_S, _PATIENCE * self.agent.interval_s) if self.others else None
 
     def _log(self, level: int, text: str) -> None:
         """The same again and again is logged once; `agent` tells those of one process apart."""

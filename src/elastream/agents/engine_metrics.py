@@ -9,18 +9,17 @@ it in place with a rename, so that nobody reads half of it. A Python program can
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from elastream.errors import ElastreamError, InvalidInput, nearest
-from elastream.formats import read_json, read_text, shown
+from elastream.agents.fetching import fetched
+from elastream.errors import InvalidInput, nearest, shown
+from elastream.formats import read_json, read_text
 from elastream.measurement.amounts import MOST_AMOUNT
 from elastream.policies.rules.metrics import METRICS
 from elastream.whole_files import write_json
 
-_TIMEOUT_S = 5.0
 _MOST_BYTES = 1_000_000
 
 EngineMetrics = Callable[[], Mapping[str, Mapping[str, float]]]
@@ -32,7 +31,7 @@ def json_metrics(where: str, operators: tuple[str, ...]) -> EngineMetrics:
     is_url = where.startswith(("http://", "https://"))
 
     def read() -> Mapping[str, Mapping[str, float]]:
-        text = _fetched(where) if is_url else read_text(Path(where))
+        text = fetched(where, most_bytes=_MOST_BYTES) if is_url else read_text(Path(where))
         return metrics_of(read_json(text, where), operators, place=where)
 
     return read
@@ -54,23 +53,12 @@ def _checked(found: Any, place: str) -> Mapping[str, float]:
         raise InvalidInput(f"{place}: metrics are a JSON object, found {shown(found)}")
     for name, value in found.items():
         if name not in METRICS:
-            raise InvalidInput(f"{place}: unknown metric {name!r}{nearest(name, METRICS)}")
+            raise InvalidInput(f"{place}: unknown metric {shown(name)}{nearest(name, METRICS)}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_AMOUNT:
             raise InvalidInput(f"{place}: {name} must be a number from 0 to {MOST_AMOUNT:g}, found {shown(value)}")
     return {name: float(value) for name, value in found.items()}
 
 
-def _fetched(url: str) -> str:
-    try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
-            content: bytes = answer.read(_MOST_BYTES + 1)
-    except (OSError, ValueError) as error:  # those of urllib and of sockets are all an OSError
-        raise ElastreamError(f"{url}: does not answer: {error}") from None
-    if len(content) > _MOST_BYTES:
-        raise InvalidInput(f"{url}: more than {_MOST_BYTES:,} bytes are no metrics")
-    return content.decode("utf-8", errors="replace")
-
-
 def write_metrics(path: Path, metrics: Mapping[str, float]) -> None:
     """For an operator's process that tells of itself through a file."""
-    write_json(path, metrics)
+    write_json(path, metrics, lasting=False)

@@ -6,8 +6,8 @@ stamp readings and to notice agents whose clock is off.
 
 The master sets the pace. A round is due every interval; agents are told when and read then, all at the same time,
 so that a round holds one coherent picture, and it is over as soon as every agent that is alive was heard, or
-after a short grace. What an agent read while it had no connection arrives late: it is given for the recording, but
-not taken for a reading of the present round. Readings are numbered, and acknowledged once their round was
+after a short grace. What an agent read while it had no connection arrives late: it is no reading of the present
+round, but fills the hole that it belongs to. Readings are numbered, and acknowledged once their round was
 evaluated: an agent sends again what the master may not have got, and the master knows what it has got already.
 """
 
@@ -27,11 +27,14 @@ from elastream.agents.messages import (
     Sample,
     Subscribed,
     Welcome,
+    names_and_wanted,
 )
-from elastream.agents.rounds import Close, Counts, Effect, InstanceReading, Late, Round, Send, Tell
+from elastream.agents.numbers import Ranges, contains, with_number
+from elastream.agents.rounds import Close, Counts, Effect, InstanceReading, Round, Send, Tell
 from elastream.agents.subscription import Subscription
 from elastream.durations import text as duration_text
 from elastream.errors import nearest
+from elastream.measurement.late_reading import LateReading
 
 MOST_GRACE_S = 0.15
 """That a round waits for agents which are late."""
@@ -49,6 +52,17 @@ _TOLD_AGAIN_S = 60.0
 _MOST_TOLD = 100  # different warnings that are remembered
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TakenSample:
+    """A sample, with the metrics of each of its claims, and when it was taken."""
+
+    names: tuple[str, ...]
+    sample: Sample
+    taken_s: float
+    taken_at_s: float
+    """By the time of day."""
+
+
 @dataclass(kw_only=True, slots=True)
 class _Agent:
     hello: Hello
@@ -56,10 +70,11 @@ class _Agent:
     address: str
     instances: tuple[int, ...]
     heard_s: float
-    wanted: tuple[tuple[str, ...], ...] = ()
-    received_up_to: int = 0
-    newest: tuple[Sample, float] | None = None
-    """Since the last round, with the time of day at which it was taken."""
+    wanted: tuple[frozenset[str], ...] = ()
+    received: Ranges = ()
+    thinned: int = 0
+    newest: _TakenSample | None = None
+    """Since the last round."""
     clock_is_off: bool = False
     is_silent: bool = False
 
@@ -83,6 +98,8 @@ class Master:
     counts: Counts = field(default_factory=Counts)
     _connections: dict[int, _AgentConnection] = field(default_factory=dict)
     _agents: dict[str, _Agent] = field(default_factory=dict)
+    _late: list[tuple[_Agent, _TakenSample]] = field(default_factory=list)
+    """Since the last round."""
     _rounds: int = 0
     _due_s: float = field(init=False)
     _round_before_s: float = field(init=False)
@@ -97,11 +114,19 @@ class Master:
 
     def opened(self, connection: int, address: str, now_s: float) -> Iterator[Effect]:
         if len(self._connections) >= MOST_AGENTS:
+            yield from self.make_room()
+        if len(self._connections) >= MOST_AGENTS:
             self.counts.refused += 1
             yield Tell(text=f"{address}: refused, as {MOST_AGENTS} agents are connected already", warning=True)
             yield Close(connection=connection)
             return
         self._connections[connection] = _AgentConnection(address=address, opened_s=now_s)
+
+    def make_room(self) -> Iterator[Effect]:
+        """The one goes that has been there longest without saying who it is, if there is any."""
+        nameless = (connection for connection, found in self._connections.items() if found.agent is None)
+        if (oldest := next(nameless, None)) is not None:
+            yield from self.broken(oldest, "no hello, and others wait")
 
     def closed(self, connection: int) -> Iterator[Effect]:
         found = self._connections.pop(connection, None)
@@ -161,7 +186,7 @@ class Master:
             heard_s=now_s,
         )
         if before is not None and before.hello.run == hello.run:
-            agent.received_up_to, agent.newest = before.received_up_to, before.newest
+            agent.received, agent.newest, agent.thinned = before.received, before.newest, before.thinned
         self._agents[hello.agent] = agent
         found.agent = hello.agent
         yield Tell(text=f"{_name(agent)} is here, {_claims_text(agent)}")
@@ -243,25 +268,27 @@ class Master:
             wanted, before = self._wanted(agent), agent.wanted
             if wanted != before and agent.connection is not None:
                 agent.wanted = wanted
-                yield Send(connection=agent.connection, message=Subscribed(metrics=wanted))
+                yield Send(connection=agent.connection, message=Subscribed(*names_and_wanted(wanted)))
                 yield from self._cannot_read(agent)
 
     def _subscribe(self, agent: _Agent, now_s: float) -> Iterator[Effect]:
         assert agent.connection is not None, "it has just said hello"
         agent.wanted = self._wanted(agent)
+        names, wanted = names_and_wanted(agent.wanted)
         message = Welcome(
             version=VERSION,
             instances=agent.instances,
             interval_s=self.interval_s,
-            metrics=agent.wanted,
+            names=names,
+            wanted=wanted,
             next_in_s=self._next_in_s(now_s),
         )
         yield Send(connection=agent.connection, message=message)
         yield from self._cannot_read(agent)
 
-    def _wanted(self, agent: _Agent) -> tuple[tuple[str, ...], ...]:
+    def _wanted(self, agent: _Agent) -> tuple[frozenset[str], ...]:
         offers = frozenset(agent.hello.offers)
-        return tuple(tuple(sorted(self.subscription.of(claim.operator) & offers)) for claim in agent.hello.claims)
+        return tuple(self.subscription.of(claim.operator) & offers for claim in agent.hello.claims)
 
     def _cannot_read(self, agent: _Agent) -> Iterator[Effect]:
         for claim in agent.hello.claims:
@@ -279,24 +306,47 @@ class Master:
         yield from self._look_at_clock(agent, message.at_s - wall_s)
         sent_s = wall_s if agent.clock_is_off else message.at_s
         for sample in message.samples:
-            if len(sample.values) != len(agent.instances):
-                why = f"{len(sample.values)} readings for {len(agent.instances)} instances"
-                yield from self.broken(connection, why)
+            if any(len(values) != len(message.names) for values in sample.values) or (
+                len(sample.values) != len(agent.instances)
+            ):
+                yield from self.broken(
+                    connection, f"{_shape(message, sample)} for {len(agent.instances)} instances"
+                )
                 return
-            yield from self._sample(agent, sample, sent_s - sample.age_s)
+            taken = _TakenSample(
+                names=message.names,
+                sample=sample,
+                taken_s=now_s - sample.age_s,
+                taken_at_s=sent_s - sample.age_s,
+            )
+            self._sample(agent, taken)
+        yield from self._thinned(agent, message.thinned, now_s)
 
-    def _sample(self, agent: _Agent, sample: Sample, taken_at_s: float) -> Iterator[Effect]:
-        if sample.number <= agent.received_up_to:
+    def _sample(self, agent: _Agent, taken: _TakenSample) -> None:
+        if contains(agent.received, taken.sample.number):
             self.counts.duplicates += 1
             return
-        agent.received_up_to = sample.number
+        agent.received = with_number(agent.received, taken.sample.number)
         self.counts.readings += 1
-        if sample.age_s > _LATE * self.interval_s:
-            self.counts.late += 1
-            yield from (Late(reading=reading) for reading in self._read(agent, sample, taken_at_s))
+        newest = agent.newest
+        if taken.sample.age_s > _LATE * self.interval_s or (
+            newest is not None and newest.taken_s >= taken.taken_s
+        ):
+            self._late.append((agent, taken))
+        else:
+            if newest is not None:
+                self._late.append((agent, newest))
+            agent.newest = taken
+
+    def _thinned(self, agent: _Agent, thinned: int, now_s: float) -> Iterator[Effect]:
+        if thinned <= agent.thinned:
             return
-        self.counts.superseded += agent.newest is not None
-        agent.newest = sample, taken_at_s
+        self.counts.thinned += thinned - agent.thinned
+        agent.thinned = thinned
+        text = (
+            f"{_name(agent)} has given up {thinned:,} of its oldest readings: an outage was longer than its memory"
+        )
+        yield from self._tell_sparingly(f"thinned by {agent.hello.agent}", text, now_s)
 
     def _look_at_clock(self, agent: _Agent, ahead_s: float) -> Iterator[Effect]:
         off = abs(ahead_s) > CLOCK_TOLERANCE_S
@@ -308,16 +358,17 @@ class Master:
             yield Tell(text=f"the clock of {_name(agent)} is right again")
         agent.clock_is_off = off
 
-    def _read(self, agent: _Agent, sample: Sample, taken_at_s: float) -> Iterator[InstanceReading]:
-        claims = zip(agent.hello.claims, agent.instances, agent.wanted, sample.values, strict=True)
+    def _read(self, agent: _Agent, taken: _TakenSample) -> Iterator[InstanceReading]:
+        claims = zip(agent.hello.claims, agent.instances, agent.wanted, taken.sample.values, strict=True)
         for claim, instance, wanted, values in claims:
+            named = zip(taken.names, values, strict=True)
             yield InstanceReading(
                 operator=claim.operator,
                 instance=instance,
                 agent=agent.hello.agent,
-                taken_at_s=taken_at_s,
+                taken_at_s=taken.taken_at_s,
                 # what was in flight while the subscription changed is not wanted any more
-                values={name: value for name, value in values.items() if name in wanted},
+                values={name: value for name, value in named if value is not None and name in wanted},
             )
 
     # Rounds
@@ -355,7 +406,8 @@ class Master:
             at_s=wall_s,
             window_s=now_s - self._round_before_s,
             readings=self._newest(),
-            up_to={a.connection: a.received_up_to for a in self._agents.values() if a.connection is not None},
+            received={a.connection: a.received for a in self._agents.values() if a.connection is not None},
+            late=self._late_readings(now_s),
         )
         self._round_before_s = now_s
         behind = max(0.0, now_s - self._due_s)
@@ -380,20 +432,48 @@ class Master:
         found: dict[tuple[str, int], InstanceReading] = {}
         for agent in sorted(self._agents.values(), key=lambda agent: agent.connection is not None):
             if agent.newest is not None:
-                readings = self._read(agent, *agent.newest)
+                readings = self._read(agent, agent.newest)
                 found.update({(reading.operator, reading.instance): reading for reading in readings})
                 agent.newest = None
         return tuple(found.values())
 
+    def _late_readings(self, now_s: float) -> tuple[LateReading, ...]:
+        """What came late since the last round, by operator and by the round that it would have been of.
+
+        What is a second one of its round, or of the present one, stands for itself, with its own age.
+        """
+        found: dict[tuple[float, str], dict[str, dict[int, float]]] = {}
+        ages_s: set[tuple[str, float]] = set()
+        self.counts.late += len(self._late)
+        for agent, taken in self._late:
+            age_s = max(0.0, now_s - taken.taken_s)
+            of_round_s = round(age_s / self.interval_s) * self.interval_s
+            if of_round_s > 0 and (agent.hello.agent, of_round_s) not in ages_s:
+                age_s = of_round_s
+                ages_s.add((agent.hello.agent, age_s))
+            for reading in self._read(agent, taken):
+                values = found.setdefault((age_s, reading.operator), {})
+                for metric, value in reading.values.items():
+                    values.setdefault(metric, {})[reading.instance] = value
+        self._late.clear()
+        return tuple(
+            LateReading(operator=operator, age_s=age_s, values=values)
+            for (age_s, operator), values in sorted(found.items(), key=lambda one: (-one[0][0], one[0][1]))
+        )
+
     def evaluated(self, found: Round, now_s: float) -> Iterator[Effect]:
         """The readings of this round have had their effect, and need not be kept by those who sent them."""
-        for connection, number in found.up_to.items():
+        for connection, received in found.received.items():
             if connection in self._connections:
-                message = Acknowledged(up_to=number, next_in_s=self._next_in_s(now_s))
+                message = Acknowledged(received=received, next_in_s=self._next_in_s(now_s))
                 yield Send(connection=connection, message=message)
 
     def _next_in_s(self, now_s: float) -> float:
         return max(0.0, self._due_s - now_s)
+
+
+def _shape(message: Readings, sample: Sample) -> str:
+    return f"{len(sample.values)} readings of {', '.join(message.names) or 'nothing'}"
 
 
 def _name(agent: _Agent) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import resource
+import socket
 import ssl
 import threading
 import time
@@ -17,9 +18,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from elastream.accepting import Acceptor, Release, share_of_descriptors
 from elastream.agents.master import HELLO_WITHIN_S, MOST_AGENTS, Master
 from elastream.agents.messages import WrongVersionError, agent_message, frame
-from elastream.agents.rounds import Close, Effect, Late, Round, Send, Tell
+from elastream.agents.rounds import Close, Effect, Round, Send, Tell
 from elastream.agents.subscription import Subscription
 from elastream.agents.wire import Decoder, WireError
 from elastream.errors import ElastreamError
@@ -28,6 +30,8 @@ _LOOK_EVERY_S = 1.0
 _MOST_UNSENT_BYTES = 64 * 1024  # an agent that does not read what it is sent is closed
 _MOST_NEWS = 10_000  # that wait to be told; the oldest go
 _START_WITHIN_S = 30.0
+_MOST_WARNINGS = 20
+_WARNED_AGAIN_S = 60.0
 _OTHER_FILES = 100  # beside connections
 
 
@@ -55,7 +59,8 @@ class MasterServer:
         self._failure: Exception | None = None
         self._over = threading.Condition()
         self._round: Round | None = None
-        self._news: deque[Tell | Late] = deque(maxlen=_MOST_NEWS)
+        self._warned, self._warned_since_s = 0, time.monotonic()
+        self._news: deque[Tell] = deque(maxlen=_MOST_NEWS)
 
     # For the thread that evaluates
 
@@ -83,7 +88,7 @@ class MasterServer:
 
         self._soon(change)
 
-    def news(self) -> list[Tell | Late]:
+    def news(self) -> list[Tell]:
         """What there is to tell since the last call."""
         found = []
         with contextlib.suppress(IndexError):
@@ -103,32 +108,46 @@ class MasterServer:
 
     def _run(self) -> None:
         try:
-            server = self._loop.run_until_complete(self._listen())
+            listening = self._listen()
         except (OSError, ssl.SSLError, OverflowError) as error:
             self._failure = error
             self._loop.close()
             self._started.set()
             return
+        accepting = self._loop.create_task(self._acceptor(listening).run())
         self._look()
         self._started.set()
         self._loop.run_forever()
-        server.close()
+        accepting.cancel()
+        listening.close()
         for transport in self._transports.values():
             transport.abort()
         self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
-    async def _listen(self) -> asyncio.Server:
-        server = await self._loop.create_server(
-            lambda: _Peer(self, next(self._numbers)),
-            self.endpoint.host,
-            self.endpoint.port,
-            ssl=self.endpoint.tls,
-            ssl_handshake_timeout=None if self.endpoint.tls is None else HELLO_WITHIN_S,
-            backlog=1024,
+    def _listen(self) -> socket.socket:
+        host, port = self.endpoint.host, self.endpoint.port
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, address = found[0]
+        listening = socket.create_server(address[:2], family=family, backlog=1024)
+        self.endpoint = replace(self.endpoint, port=listening.getsockname()[1])
+        return listening
+
+    def _acceptor(self, listening: socket.socket) -> Acceptor:
+        """One more than the master takes, which tells that it is full; handshakes count from their first byte."""
+        return Acceptor(
+            listening,
+            lambda release: _Peer(self, next(self._numbers), release),
+            most=share_of_descriptors(MOST_AGENTS + 1, share=0.9),
+            tls=self.endpoint.tls,
+            handshake_within_s=HELLO_WITHIN_S,
+            make_room=self._make_room,
         )
-        self.endpoint = replace(self.endpoint, port=server.sockets[0].getsockname()[1])
-        return server
+
+    def _make_room(self) -> bool:
+        before = len(self._transports)
+        self._carry_out(self.master.make_room())
+        return len(self._transports) < before
 
     def _look(self) -> None:
         """Now, and again when the master has to, or after a second."""
@@ -145,10 +164,8 @@ class MasterServer:
         if found is None:
             return
         with self._over:
-            if self._round is not None:  # the one before was not asked for in time
-                self.master.counts.superseded += len(self._round.readings)
-                found = replace(found, window_s=found.window_s + self._round.window_s)
-            self._round = found
+            # one before it that was not asked for in time is a part of it
+            self._round = found if self._round is None else self._round.followed_by(found)
             self._over.notify()
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
@@ -160,8 +177,22 @@ class MasterServer:
                 case Close(connection=connection):
                     if connection in self._transports:
                         self._transports.pop(connection).close()
-                case Tell() | Late():
+                case Tell(warning=True):
+                    self._warn(effect)
+                case Tell():
                     self._news.append(effect)
+
+    def _warn(self, warning: Tell) -> None:
+        """Some each minute, and then how many more there were: whoever comes again and again fills no log."""
+        now_s = time.monotonic()
+        if now_s - self._warned_since_s > _WARNED_AGAIN_S:
+            if self._warned > _MOST_WARNINGS:
+                left_out = self._warned - _MOST_WARNINGS
+                self._news.append(Tell(text=f"{left_out:,} further warnings were left out", warning=True))
+            self._warned_since_s, self._warned = now_s, 0
+        self._warned += 1
+        if self._warned <= _MOST_WARNINGS:
+            self._news.append(warning)
 
     def opened(self, number: int, transport: asyncio.Transport) -> None:
         transport.set_write_buffer_limits(high=_MOST_UNSENT_BYTES)
@@ -192,8 +223,9 @@ class MasterServer:
 
 
 class _Peer(asyncio.Protocol):
-    def __init__(self, server: MasterServer, number: int) -> None:
+    def __init__(self, server: MasterServer, number: int, release: Release) -> None:
         self._server = server
+        self._release = release
         self._number = number
         self._decoder = Decoder()
 
@@ -208,6 +240,7 @@ class _Peer(asyncio.Protocol):
         self._server.broken(self._number, "it does not read what it is sent")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._release()
         self._server.lost(self._number)
 
 

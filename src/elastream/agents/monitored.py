@@ -26,12 +26,18 @@ _SOURCE = "(input)"
 Answer = TypeVar("Answer")
 
 
+def _nothing() -> None:
+    pass
+
+
 class MonitoredEngine:
     """Give it a round with `take` before each `measure`."""
 
     def __init__(self, adaptor: Adaptor, clock: Clock) -> None:
         self._adaptor = adaptor
         self._clock = clock
+        self.before_acting: Callable[[], None] = _nothing
+        """Raises where this process may not act any more."""
         self._round: Round | None = None
         self._plan: Plan | None = None
         """As the adaptor said it in this round: it may have to ask over a network."""
@@ -59,6 +65,7 @@ class MonitoredEngine:
         self._plan = None
         for change in decision.changes:
             try:
+                self.before_acting()
                 self._adaptor.set_size(change.operator, change.after)
             except Exception as error:  # of someone else's code, which must not end the master
                 failure = f"{change.operator}: {_text(error)}"
@@ -104,6 +111,7 @@ def snapshot_of_round(found: Round, plan: Plan) -> Snapshot:
         source_rates=dict.fromkeys(graph.sources, 0.0),
         readings=tuple(_readings(by_operator, plan, found.window_s)),
         at_s=found.at_s,
+        late=tuple(late for late in found.late if late.operator in by_operator),
     )
 
 

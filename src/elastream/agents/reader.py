@@ -18,34 +18,44 @@ _log = logging.getLogger(__name__)
 class Reader:
     operators: tuple[str, ...]
     os_metrics: OsMetrics
-    engine: EngineMetrics | None = None
-    _last_error: str = field(default="", init=False)
+    engine: tuple[EngineMetrics, ...] = ()
+    """What is said first gives way to what is said later."""
+    _last_errors: dict[int, str] = field(default_factory=dict, init=False)
 
     @property
     def offers(self) -> tuple[str, ...]:
         """Of an engine nobody knows before what it will say, so it may be anything."""
-        return tuple(METRICS) if self.engine is not None else tuple(self.os_metrics.readers())
+        return tuple(METRICS) if self.engine else tuple(self.os_metrics.readers())
 
     def __call__(self, wanted: Sequence[frozenset[str]]) -> Sequence[Mapping[str, float]]:
         """Of each operator what is wanted of it. What the engine says of something goes before all else."""
         asked = frozenset().union(*wanted)
-        by_system = read_os(self.os_metrics.readers(), asked) if asked else {}
-        by_engine = self._by_engine() if asked else {}
+        if not asked:
+            return [{} for _ in wanted]
+        by_system = read_os(self.os_metrics.readers(), asked)
+        by_engine = [self._by_engine(place, part) for place, part in enumerate(self.engine)]
         return [
-            {name: value for name, value in {**by_system, **by_engine.get(operator, {})}.items() if name in names}
+            {name: value for name, value in _together(by_system, by_engine, operator).items() if name in names}
             for operator, names in zip(self.operators, wanted, strict=True)
         ]
 
-    def _by_engine(self) -> Mapping[str, Mapping[str, float]]:
+    def _by_engine(self, place: int, part: EngineMetrics) -> Mapping[str, Mapping[str, float]]:
         """No data is better than an agent that ends: the engine may come up later, or be restarted."""
-        if self.engine is None:
-            return {}
         try:
-            found = self.engine()
+            found = part()
         except ElastreamError as error:
-            if str(error) != self._last_error:  # the same again and again is logged once
+            if str(error) != self._last_errors.get(place):  # the same again and again is logged once
                 _log.warning("%s", error)
-            self._last_error = str(error)
+            self._last_errors[place] = str(error)
             return {}
-        self._last_error = ""
+        self._last_errors.pop(place, None)
         return found
+
+
+def _together(
+    by_system: Mapping[str, float], by_engine: Sequence[Mapping[str, Mapping[str, float]]], operator: str
+) -> Mapping[str, float]:
+    found = dict(by_system)
+    for part in by_engine:
+        found.update(part.get(operator, {}))
+    return found

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
+import logging
 import os
 import ssl
+import stat
 from pathlib import Path
 
+from elastream.accepting import is_loopback, tls_reason
 from elastream.errors import InvalidInput
 from elastream.formats import read_text
+
+_log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "ELASTREAM_TOKEN"
 _MOST_TOKEN_BYTES = 500
@@ -18,6 +22,8 @@ def read_token(file: Path | None) -> str:
     """From the file, else from the environment, else none. An option is seen by every user of the machine."""
     token = os.environ.get(TOKEN_VARIABLE, "") if file is None else read_text(file).strip()
     where = TOKEN_VARIABLE if file is None else str(file)
+    if file is not None and file.stat().st_mode & stat.S_IROTH:
+        _log.warning("%s: everyone on this machine may read the token in it: chmod 600 keeps it to you", file)
     if file is not None and not token:
         raise InvalidInput(f"{where}: a token was expected, found nothing")
     if len(token.encode()) > _MOST_TOKEN_BYTES:
@@ -25,13 +31,6 @@ def read_token(file: Path | None) -> str:
             f"{where}: a token has at most {_MOST_TOKEN_BYTES} bytes, found {len(token.encode()):,}"
         )
     return token
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def check_exposure(host: str, token: str, tls: ssl.SSLContext | None) -> str | None:
@@ -47,20 +46,6 @@ def check_exposure(host: str, token: str, tls: ssl.SSLContext | None) -> str | N
     )
 
 
-def master_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    if certificate is None and key is None:
-        return None
-    if certificate is None:
-        raise InvalidInput("--tls-key needs the certificate that it belongs to: --tls-certificate")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(f"{certificate}: not a certificate with its key: {_reason(error)}") from None
-    return context
-
-
 def agent_tls(authority: Path | None) -> ssl.SSLContext | None:
     """Trust masters whose certificate this authority has signed, or is."""
     if authority is None:
@@ -68,8 +53,4 @@ def agent_tls(authority: Path | None) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(authority))
     except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(f"{authority}: not a certificate to trust: {_reason(error)}") from None
-
-
-def _reason(error: OSError) -> str:
-    return getattr(error, "reason", None) or error.strerror or str(error)
+        raise InvalidInput(f"{authority}: not a certificate to trust: {tls_reason(error)}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from elastream.policies.rules.metrics import check_metric
+from elastream.policies.rules.metrics import check_metric, query_in
 from elastream.policies.rules.rule import NO_RULES, RuleSet
 
 
@@ -17,7 +17,11 @@ class Subscription:
 
     def of(self, operator: str) -> frozenset[str]:
         looked_at = (
-            trigger.metric for rule in self.rules.rules if rule.applies_to(operator) for trigger in rule.triggers
+            trigger.metric
+            for rule in self.rules.rules
+            if rule.applies_to(operator)
+            for trigger in rule.triggers
+            if query_in(trigger.metric) is None  # the master itself asks for those
         )
         return self.views.union(looked_at)
 
