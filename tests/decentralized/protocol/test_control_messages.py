@@ -185,3 +185,32 @@ def test_who_has_ended_and_said_all_does_not_come_back() -> None:
 def test_what_waits_for_someone_that_has_ended_is_given_up() -> None:
     state = B.duplicate(met(B, B.initial(first=True), "a/0", "c/0"), 1).state
     assert B.given_up(state, "c/0").outgoing["c/0"].waiting == ()
+
+
+def came_and_went(neighbours: int) -> ControlState:
+    """After so many copies of a neighbour, one after the other: each is made, greets, leaves and ends."""
+    state = met(B, B.begin(B.initial(first=True)).state, "a/0", "c/0")
+    for number in range(1, neighbours + 1):
+        copy = f"a/0.{number}"
+        state = tell(B, state, "a/0", Duplication((copy,))).state
+        state = met(B, state, copy)
+        state = tell(B, state, copy, Deletion()).state
+        for told in ("a/0", copy):
+            state = B.acknowledged(state, told, state.outgoing[told].posted)
+        assert state.former == {copy}
+        assert B.forgotten(state, ["a/0", "c/0"]) == state, "a neighbour is never forgotten"
+        state = B.forgotten(state, [copy])
+    return state
+
+
+def test_who_came_and_went_leaves_nothing_in_the_journal() -> None:
+    few, many = (json.dumps(control_to_json(came_and_went(neighbours))) for neighbours in (10, 1_500))
+    assert len(many) <= len(few) + 10, "the numbers of the last messages have more digits"
+    assert "a/0.7" not in few
+
+
+def test_an_instance_that_has_ended_and_was_forgotten_is_a_stranger() -> None:
+    state = came_and_went(3)
+    again = tell(B, met(B, state, "a/0.2"), "a/0.2", Deletion())
+    assert "has no neighbour 'a/0.2'" in again.refused
+    assert again.state.instance == state.instance

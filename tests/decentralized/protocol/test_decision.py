@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from statistics import mean
 
 import pytest
@@ -21,6 +22,7 @@ from elastream.decentralized.protocol.decision import (
     replication_factor,
     secure_target,
     why_not_scalable,
+    with_backlog,
 )
 from elastream.errors import InvalidInput
 from experiments.decentralized_simulator import ideal_count
@@ -123,6 +125,36 @@ def test_looking_ahead_does_not_end_what_the_rest_needs() -> None:
     assert any(isinstance(decide(COUNTED, flapping, random.Random(seed)), Leave) for seed in range(50))
     plenty = Situation(load_per_s=10.0, capacity_per_s=60.0, instances=10)
     assert any(isinstance(decide(ahead, plenty, random.Random(seed)), Leave) for seed in range(50))
+
+
+# What has piled up
+
+
+def behind(load: float, overdue: float) -> Situation:
+    return Situation(load_per_s=load, capacity_per_s=100.0, overdue=overdue)
+
+
+CATCHES_UP = ScalingPolicy(catch_up_s=60.0)
+
+
+def test_a_backlog_is_shared_out_until_it_is_worked_off_in_time() -> None:
+    assert isinstance(decide(ScalingPolicy(), behind(70, 60_000), random.Random(1)), Stay)
+    action = decide(CATCHES_UP, behind(70, 60 * 230), random.Random(1))
+    assert isinstance(action, Duplicate)
+    assert action.times == 2, "70 arrive and 230 are to be worked off a second: three instances at their best"
+
+
+def test_nobody_ends_who_works_off_a_backlog() -> None:
+    busy = behind(30, 60 * 70)
+    assert all(isinstance(decide(CATCHES_UP, busy, random.Random(seed)), Stay) for seed in range(50))
+
+
+@given(load=st.floats(0, 1_000), overdue=st.floats(0, 1e6))
+def test_what_waits_never_makes_the_load_lower(load: float, overdue: float) -> None:
+    now = behind(load, overdue)
+    assert with_backlog(CATCHES_UP, now).load_per_s >= load
+    assert with_backlog(CATCHES_UP, replace(now, overdue=0.0)).load_per_s == load
+    assert with_backlog(ScalingPolicy(), now) == now
 
 
 # Bounds on the instances

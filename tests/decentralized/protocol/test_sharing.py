@@ -84,3 +84,34 @@ def test_too_little_is_no_load() -> None:
 def _by_our_clock(records: int, at_s: float) -> Arrived:
     """From a source that nothing holds up."""
     return Arrived(records=records, came_s=at_s)
+
+
+def test_no_load_is_told_from_no_news() -> None:
+    """50 a second, then nothing, which the sender says until it is killed."""
+    meter = LoadMeter()
+    for at_s in range(1, 11):
+        meter.observe(at_s, {"a/0": Arrived(records=50 * at_s, came_s=at_s)})
+    for at_s in range(11, 31):
+        meter.observe(at_s, {"a/0": Arrived(records=500, came_s=at_s)})
+    assert meter.per_s(20.0) == 0
+    assert meter.per_s(6.0) == pytest.approx((500 - 300) / 24), "the mean of both"
+    for at_s in range(31, 41):
+        meter.observe(at_s, {"a/0": Arrived(records=500, came_s=30)})
+    assert meter.per_s(35.0) is None
+    assert meter.total == 500
+
+
+def test_a_sender_that_never_had_anything_to_bring_is_no_load() -> None:
+    meter = LoadMeter()
+    for at_s in range(10, 20):
+        meter.observe(at_s, {"a/0": Arrived(records=0, came_s=at_s)})
+    assert meter.per_s(12.0) == 0
+    meter.observe(20.0, {"a/0": Arrived(records=30, came_s=20.0)})
+    assert meter.per_s(18.0) == pytest.approx(30 / 2)
+
+
+def test_an_empty_lane_says_nothing() -> None:
+    meter = LoadMeter()
+    for at_s in range(10, 20):
+        meter.observe(at_s, {"a/0": Arrived(records=0, came_s=0.0)})
+    assert meter.per_s(10.0) is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -22,15 +21,16 @@ from elastream.decentralized.protocol.messages import Create, Effect, operator_o
 from elastream.decentralized.spark.folders import RunFolder, read_whole
 from elastream.decentralized.spark.living_protocol import LivingProtocol
 from elastream.decentralized.spark.outbox import Outbox
+from elastream.decentralized.spark.run_key import RunKey
 from elastream.decentralized.spark.settings import RunSettings
 from elastream.decentralized.spark.topic_names import control_topic
 from elastream.decentralized.spark.transports import transport_of
 from elastream.testing import chain
+from tests.patience import PATIENCE_S, wait_until
 
 FLOW = Dataflow.of((Operator(name=name, source=name == "a") for name in "abc"), chain("a", "b", "c"))
 FIRST = ("a/0", "b/0", "c/0")
 OVER_TCP = RunSettings(pipeline=Path("p.py"))
-PATIENCE_S = 120.0
 
 Link = tuple[str, str]
 """Sender and receiver."""
@@ -38,13 +38,6 @@ Link = tuple[str, str]
 
 def over_kafka(servers: str) -> RunSettings:
     return replace(OVER_TCP, control="kafka", kafka_servers=servers, topics=f"tests-{uuid.uuid4().hex}")
-
-
-def wait_until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline_s, f"not in time: {what if isinstance(what, str) else what()}"
-        time.sleep(0.01)
 
 
 @dataclass
@@ -190,10 +183,13 @@ class TcpStranger:
     def __init__(self, site: Site) -> None:
         wait_until(site.folder.endpoint.exists, "it listens")
         self._place = read_whole(site.folder.endpoint)
+        self.run = site.folder.path.parents[2]
 
     def say(self, *, sender: str, to: str, incarnation: int, number: int) -> dict[str, Any]:
         """The answer: what was acknowledged, or why it was refused."""
-        hello = {"hello": sender, "to": to, "incarnation": incarnation}
+        said = ("hello", sender, to, incarnation, self._place["nonce"], "any")
+        hello = {"hello": sender, "to": to, "incarnation": incarnation, "nonce": "any"}
+        hello["proof"] = RunKey(self.run).proof(*said)
         with self._connection() as ask:
             answer = ask(json.dumps(hello))
             return answer if "refused" in answer else ask(json.dumps({"number": number, "body": {}}))

@@ -159,7 +159,9 @@ class World:
     # What happens
 
     def happen(self) -> None:
-        what = self.rng.choice(("batch", "batch", "batch", "message", "message", "scale", "end", "come back"))
+        what = self.rng.choice(
+            ("batch", "batch", "batch", "message", "message", "scale", "end", "come back", "tell")
+        )
         match what:
             case "batch":
                 self._batch(self.rng.choice(sorted(self.nodes) or [""]))
@@ -171,6 +173,8 @@ class World:
                 self.look_after()
             case "come back" if self.dead:
                 self._start(self.rng.choice(sorted(self.dead)))
+            case "tell" if self.nodes:
+                self._look_after_neighbours(self.rng.choice(sorted(self.nodes)))
 
     def settle(self) -> None:
         """Without more kills or decisions everything is processed and everybody has been told everything."""
@@ -228,6 +232,13 @@ class World:
         if self._perhaps_killed(receiver, take) and self.rng.random() > 0.1:
             sender.protocol.acknowledged(receiver, envelope.number)
         return True
+
+    def _look_after_neighbours(self, me: str) -> None:
+        protocol, inbox = self.nodes[me].protocol, self.nodes[me].inbox
+        until_s = inbox.quiet_until_s()
+        self._perhaps_killed(me, lambda: protocol.forget_ended(lambda one: self.run.instance(one).has_ended))
+        if until_s is not None:
+            self._perhaps_killed(me, lambda: protocol.tell_quiet(until_s))
 
     def _scale(self) -> None:
         free = [me for me, node in self.nodes.items() if operator_of(me) in SCALES and node.protocol.may_decide]
@@ -296,6 +307,10 @@ def test_every_record_once_whoever_is_killed_wherever(
     assert world.nodes["d/0"].protocol.state.predecessors == living["c"]
     assert {node.phase for node in world.nodes.values()} == {InstancePhase.RUNNING}
     assert not [why for node in world.nodes.values() for why in node.refused]
+    for node in world.nodes.values():
+        node.protocol.forget_ended(lambda one: world.run.instance(one).has_ended)
+        journal = control_from_json(read_whole(node.folder.journal) or {})
+        assert {*journal.outgoing, *journal.incoming} <= world.nodes.keys(), "of who ended nothing is kept"
 
 
 def test_an_instance_that_has_ended_is_refused(tmp_path: Path) -> None:

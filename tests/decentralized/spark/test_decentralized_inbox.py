@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from elastream.decentralized.protocol.load_meter import Arrived
 from elastream.decentralized.spark.inbox import READER, InstanceInbox, Lanes, Offset
 from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.plans import BatchPlans
@@ -207,3 +208,30 @@ def test_the_number_of_instances_is_what_was_told_last_and_none_where_nobody_has
         os.utime(told, (at_s, at_s))
     put(tmp_path / "a" / "0.2", 1)
     assert inbox.among() == 4
+
+
+def test_who_gets_nothing_is_told_by_when_nothing_had_come(tmp_path: Path) -> None:
+    inbox, outbox = InstanceInbox([tmp_path / "a"]), Outbox(tmp_path / "outbox", lambda _: tmp_path / "a" / "0")
+    assert inbox.quiet_until_s() is None, "nobody has said anything"
+    outbox.tell_quiet(100.0, ["b/0"])
+    assert inbox.arrived() == {"a/0": Arrived(records=0, came_s=100.0)}
+    assert inbox.quiet_until_s() == 100.0
+    outbox.send(0, pa.table({"id": [1, 2]}), ["b/0"], came_s=101.0)
+    assert inbox.arrived() == {"a/0": Arrived(records=2, came_s=101.0)}
+    assert inbox.quiet_until_s() is None, "two records wait"
+    outbox.tell_quiet(102.0, ["b/0"])
+    lanes = Lanes(tmp_path / "a", tmp_path / "instances")
+    read_all = lanes.latest({}, 10)
+    lanes.latest(read_all, 10)
+    assert inbox.quiet_until_s() == 102.0
+    assert lanes.came_s(read_all) == 102.0, "also for those after it"
+
+
+def test_a_lane_that_is_quiet_does_not_slow_the_clock_of_the_others(tmp_path: Path) -> None:
+    put(tmp_path / "0", 1, came_s=10.0)
+    put(tmp_path / "0.1", 2, came_s=10.0)
+    lanes = Lanes(tmp_path, tmp_path / "instances")
+    before = lanes.latest({}, 10)
+    put(tmp_path / "0.1", 3, came_s=20.0)
+    Outbox(tmp_path / "outbox", lambda _: tmp_path / "0").tell_quiet(20.0, ["b/0"])
+    assert lanes.came_s(lanes.latest(before, 10)) == 20.0

@@ -13,8 +13,9 @@ from elastream.decentralized.protocol.control import Controller, control_to_json
 from elastream.decentralized.protocol.instance import InstancePhase, InstanceState
 from elastream.decentralized.spark.folders import RunFolder, write_whole
 from elastream.decentralized.spark.settings import RunSettings
-from elastream.decentralized.spark.supervisor import DIED, NOT_AGAIN
+from elastream.decentralized.spark.supervisor import DIED, NOT_AGAIN, pause_s
 from elastream.engines.spark.run import read_pipeline
+from tests.patience import PATIENCE_S
 
 _PIPELINE = """
 from elastream.engines.spark.pipeline import Pipeline
@@ -26,7 +27,6 @@ pipeline.feed("numbers", schema="id bigint")
 def same(numbers):
     return numbers
 """
-_PATIENCE_S = 120.0
 
 
 def run_folder(folder: Path, pipeline: str = _PIPELINE) -> RunFolder:
@@ -38,7 +38,7 @@ def run_folder(folder: Path, pipeline: str = _PIPELINE) -> RunFolder:
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
-    return subprocess.run(command, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=_PATIENCE_S)
+    return subprocess.run(command, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def instance(run: RunFolder, me: str) -> subprocess.CompletedProcess[str]:
@@ -87,3 +87,10 @@ def test_who_misses_something_for_good_dies_to_begin_anew(program: str, why: str
     before += "from elastream.decentralized.spark import process; "
     done = python("-c", f"{before}{program}; print('it lives on')")
     assert (done.returncode, why in done.stderr, done.stdout) == (DIED, True, ""), done.stderr
+
+
+def test_a_supervisor_never_gives_up_and_waits_longer_each_time() -> None:
+    pauses = [pause_s(failures) for failures in range(2_000)]
+    assert pauses[:4] == [0, 1, 3, 7]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 60

@@ -99,7 +99,13 @@ def test_what_cannot_be_is_refused_with_a_reason_and_changes_nothing(
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("GET / HTTP/1.1", "not understood"), ("[1, 2]", "is a JSON object, found list"), ("{}", "not understood")],
+    [
+        ("GET / HTTP/1.1", "not valid JSON"),
+        ("[1, 2]", "is a JSON object, found list"),
+        ("{}", "not understood"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"hello": "a/0", "to": "b/0", "incarnation": 1e400}', "not understood"),
+    ],
 )
 def test_what_is_not_understood_is_on_record_and_the_rest_goes_on(sites: Sites, text: str, why: str) -> None:
     before = sites["b/0"].protocol.state

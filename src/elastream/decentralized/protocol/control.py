@@ -12,10 +12,10 @@ again for ever.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -59,6 +59,12 @@ class ControlState:
     def all_said(self) -> bool:
         """Whether everybody has acknowledged everything."""
         return not any(link.waiting for link in self.outgoing.values())
+
+    @property
+    def former(self) -> frozenset[Address]:
+        """Whom it has a link with and who is no neighbour: who left, and the copies that it made."""
+        neighbours = self.instance.successors | self.instance.predecessors
+        return frozenset(self.outgoing.keys() | self.incoming.keys()) - neighbours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,6 +150,12 @@ class Controller:
         link = state.outgoing[receiver]
         return replace(state, outgoing={**state.outgoing, receiver: replace(link, waiting=())})
 
+    def forgotten(self, state: ControlState, ended: Iterable[Address]) -> ControlState:
+        """Without the links with those that have ended. They do so only when all that they said was acknowledged,
+        so nothing comes again whose number would have to be known; and no address is used twice."""
+        gone = state.former.intersection(ended)
+        return replace(state, outgoing=_without(state.outgoing, gone), incoming=_without(state.incoming, gone))
+
 
 def unfinished(state: InstanceState) -> tuple[Effect, ...]:
     """What is to be done in this state and may not have been: each effect can be carried out twice.
@@ -165,6 +177,7 @@ def unfinished(state: InstanceState) -> tuple[Effect, ...]:
             return (End(),)
 
 
+_Link = TypeVar("_Link", Outgoing, Incoming)
 _OUTGOING, _INCOMING = TypeAdapter(dict[Address, Outgoing]), TypeAdapter(dict[Address, Incoming])
 
 
@@ -187,6 +200,10 @@ def control_from_json(found: Mapping[str, Any]) -> ControlState:
         outgoing=_OUTGOING.validate_python(found["outgoing"]),
         incoming=_INCOMING.validate_python(found["incoming"]),
     )
+
+
+def _without(links: Mapping[Address, _Link], gone: Collection[Address]) -> Mapping[Address, _Link]:
+    return {address: link for address, link in links.items() if address not in gone}
 
 
 def _taken(state: ControlState, step: InstanceStep) -> Turn:

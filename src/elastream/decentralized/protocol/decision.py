@@ -11,6 +11,9 @@ An operator may have bounds on its instances. Nobody knows how many others decid
 its fair part of the room that is left, and together they fill it on average. Where chance made too many, each but
 the keeper ends with what it takes to get back; where there are too few, each duplicates with what is missing.
 
+What has piled up may be given a time by which it is to be gone. Working it off takes all that an instance can do,
+not the share that it should use day by day, so it counts where that is more than what arrives asks for.
+
 What differs from the pseudo-code: p is not rounded down (then a load of one to two times the target would never
 duplicate, and every lower one would end everybody but the keeper), one duplication is enough to act, and the
 thresholds are compared with l / C.
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from elastream.checked import Checked, Count, NotNegative, Positive, Share
@@ -54,6 +57,8 @@ class ScalingPolicy(Checked):
     """Do not end where the rest would then be above the upper threshold; needs the count of instances.
 
     Where no count lies between the thresholds, the plain policy oscillates for ever."""
+    catch_up_s: Positive | None = None
+    """In what time to work off what has piled up. None, as in both papers: with what the target leaves unused."""
 
     def __post_init__(self) -> None:
         Checked.__post_init__(self)
@@ -78,6 +83,8 @@ class Situation(Checked):
     load_per_s: NotNegative
     capacity_per_s: Positive
     """Its own: nodes may differ."""
+    overdue: NotNegative = 0.0
+    """Records that wait in its inbox beyond those that always do."""
     keeper: bool = False
     instances: Count | None = None
     """Of its operator, itself among them; the variant 'counted' needs it, and where there are bounds it counts."""
@@ -137,6 +144,7 @@ Action = Stay | Duplicate | Leave
 
 def decide(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:
     """One turn of Algorithm 11. Chance decides only where the load is beyond a threshold, or a bound not kept."""
+    now = with_backlog(policy, now)
     if now.room < 0:
         return _perhaps_make_room(now, rng)
     if now.spare < 0:
@@ -146,6 +154,14 @@ def decide(policy: ScalingPolicy, now: Situation, rng: random.Random) -> Action:
     if now.load <= policy.lower_load:
         return _perhaps_leave(policy, now, rng)
     return Stay(why=f"load {now.load:.3f} is between {policy.lower_load:g} and {policy.upper_load:g}")
+
+
+def with_backlog(policy: ScalingPolicy, now: Situation) -> Situation:
+    """The same with the load at which the overdue records are worked off in time, where that is higher."""
+    if policy.catch_up_s is None:
+        return now
+    to_process_per_s = now.load_per_s + now.overdue / policy.catch_up_s
+    return replace(now, load_per_s=max(now.load_per_s, policy.target_load * to_process_per_s))
 
 
 def replication_factor(policy: ScalingPolicy, now: Situation, target: float) -> float:

@@ -7,6 +7,9 @@ And it is measured by the clock of the source, not by ours: with every burst com
 had come into the pipeline. A sender that was away and comes back delivers in seconds what came in minutes. By our
 clock that is a load many times as high, for which instances would be made that nobody needs; by the source's it
 is the load that there is. What waits is worked off with what the policy leaves unused.
+
+A sender that has nothing to bring says by when nothing had come; one that is away does not. So no load is told
+from no news.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ class Arrived:
     """By when the newest of them had come into the pipeline."""
 
 
+_NOTHING = Arrived(records=0, came_s=0.0)
+
+
 class LoadMeter:
     def __init__(self) -> None:
         self._senders: dict[str, deque[tuple[float, Arrived]]] = {}
@@ -42,10 +48,10 @@ class LoadMeter:
         self._senders = {sender: self._senders.get(sender, deque()) for sender in arrived}
         for sender, now in arrived.items():
             bursts = self._senders[sender]
-            new = now.records - (bursts[-1][1].records if bursts else 0)
-            if new <= 0:
+            last = bursts[-1][1] if bursts else _NOTHING
+            if now.records <= last.records and now.came_s <= last.came_s:
                 continue
-            self._total += new
+            self._total += now.records - last.records
             bursts.append((at_s, now))
             while len(bursts) > 2 and bursts[1][0] < at_s - _KEPT_S:
                 bursts.popleft()

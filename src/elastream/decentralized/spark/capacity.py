@@ -77,6 +77,7 @@ class _Pump:
         self._job = job
         self._inbox = InstanceInbox([folder.inbox / name for name in file.pipeline[operator].reads])
         self._meter = LoadMeter()
+        self._read: dict[str, Arrived] = {}
         self._lanes = []
         for producer, sample in _samples(file, operator, job).items():
             lane = FileChannel(folder.lane(first_address(producer)))
@@ -117,8 +118,10 @@ class _Pump:
         if (failure := self._job.failure()) is not None:
             raise ElastreamError(f"the operator failed: {failure[:300]}")
         now_s = time.monotonic()
-        read = {name: Arrived(records=count, came_s=now_s) for name, count in self._inbox.read().items()}
-        self._meter.observe(now_s, read)
+        for name, count in self._inbox.read().items():
+            if name not in self._read or count > self._read[name].records:
+                self._read[name] = Arrived(records=count, came_s=now_s)
+        self._meter.observe(now_s, self._read)
 
     def _wait_until_read(self) -> None:
         deadline_s = time.monotonic() + _FIRST_BATCH_S

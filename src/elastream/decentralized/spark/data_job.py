@@ -31,6 +31,7 @@ from elastream.engines.spark.event_time import has_watermark
 from elastream.engines.spark.frames import check_frame, frame_of
 from elastream.engines.spark.identity import identity_of, unique_batch
 from elastream.engines.spark.jvm_lock import JvmLock
+from elastream.engines.spark.lasting_checkpoint import mend, sync_begun, sync_committed, sync_state
 from elastream.engines.spark.local_paths import for_spark
 from elastream.engines.spark.pipeline import UNIQUE_ID, Kind, Pipeline, PipelineStep, takes_unique_id
 from elastream.engines.spark.same_folder import check_same_folder
@@ -115,6 +116,12 @@ class DataJob:
     def is_running(self) -> bool:
         return self._query is not None
 
+    @property
+    def waits_for_input(self) -> bool:
+        """Whether the query found nothing to read when it last looked: of a source of Spark's."""
+        status = {} if self._query is None else self._query.status
+        return bool(status) and not (status["isTriggerActive"] or status["isDataAvailable"])
+
     def start(self) -> None:
         if self._topics is not None:
             self._topics.start()
@@ -125,6 +132,7 @@ class DataJob:
                 f"{self._step.name!r} declares a watermark, and instances that scale themselves send records "
                 "along several ways that keep no order of event time: run it with `elastream run`"
             )
+        mend(self._folder.checkpoint)
         self._query = (
             frame.writeStream.queryName("data")
             .outputMode(self._step.output_mode)
@@ -190,6 +198,9 @@ class DataJob:
     # In Spark's thread, for every batch
 
     def _write(self, frame: DataFrame, batch: int) -> None:
+        checkpoint, since_ns = self._folder.checkpoint, time.time_ns()
+        sync_committed(checkpoint)  # of the batch before: its input may be deleted from now on
+        sync_begun(checkpoint, batch)
         came_s = self._load(batch) if self._inputs or self._topic_inputs else time.time()
         if came_s is None:
             return
@@ -202,6 +213,8 @@ class DataJob:
                 self._keep(step.folder, records, batch)
             elif self._pipeline.readers(step.name):
                 self._send(batch, records, came_s)
+        if step.state_partitions is not None:
+            sync_state(checkpoint, since_ns=since_ns)
         self.batches += 1
         crash_point(CrashPoint.AFTER_THE_PUBLICATION, step.name)
 

@@ -21,7 +21,6 @@ instances/OPERATOR/NUMBER/      an instance:
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -31,7 +30,8 @@ from typing import Any, TextIO
 
 from elastream.decentralized.protocol.messages import Address, operator_of
 from elastream.errors import ElastreamError
-from elastream.whole_files import write_json
+from elastream.whole_files import make_folder, read_json, write_json
+from elastream.whole_files import write_whole as write_file
 
 _STARTING_AT_A_TIME = 2
 _LOCK_POLL_S = 0.1
@@ -55,7 +55,7 @@ class InstanceFolder:
         return (self.path / "ended").exists()
 
     def mark_ended(self) -> None:
-        (self.path / "ended").touch()
+        write_file(self.path / "ended", b"")
 
     def lane(self, sender: Address) -> Path:
         """Where this sender puts records for this instance."""
@@ -112,12 +112,9 @@ def take_lock(path: Path, what: str, *, patience_s: float = 0.0) -> TextIO:
 
 def write_whole(path: Path, data: Mapping[str, Any]) -> None:
     """Whole or not at all, in a folder that is made if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_json(path, data)
 
 
 def read_whole(path: Path) -> Any | None:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
+    return read_json(path)

@@ -19,9 +19,11 @@ from typing import Any
 
 from elastream.decentralized.protocol.load_meter import Arrived
 from elastream.decentralized.protocol.messages import Address
+from elastream.decentralized.spark.outbox import QUIET
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.segments import SegmentLog, StreamPosition
 from elastream.engines.spark.channels.splits import Slice, splits
+from elastream.whole_files import read_json
 
 READER = "inbox"
 Offset = dict[str, dict[str, int]]
@@ -42,6 +44,10 @@ class Received(ABC):
         """Among how many instances the senders share their records; None where nobody says."""
         return None
 
+    def quiet_until_s(self) -> float | None:
+        """All that had come into the pipeline by then was processed; None where something waits or nobody says."""
+        return None
+
     def parts(self) -> int | None:
         """Into how many parts its load can be divided; None where that is not known, or any number will do."""
         return None
@@ -58,10 +64,11 @@ class InstanceInbox(Received):
         self._folders = folders
 
     def arrived(self) -> Mapping[str, Arrived]:
-        return {
-            sender: Arrived(records=log.head().records, came_s=log.newest_came_s())
-            for sender, log in self._lanes()
-        }
+        return {sender: _arrived(log) for sender, log in self._lanes()}
+
+    def quiet_until_s(self) -> float | None:
+        came_s = [arrived.came_s for arrived in self.arrived().values()]
+        return min(came_s) if came_s and self.pending() == 0 else None
 
     def read(self) -> Mapping[Address, int]:
         """Records of each sender that are processed, with everything that was made of them sent."""
@@ -89,6 +96,12 @@ class InstanceInbox(Received):
                 yield f"{folder.name}/{lane.name}", SegmentLog(lane)
 
 
+def _arrived(log: SegmentLog) -> Arrived:
+    quiet = read_json(log.folder / QUIET)  # first: what came in between is in the log by then
+    until_s = float(quiet["until_s"]) if quiet else 0.0
+    return Arrived(records=log.head().records, came_s=max(until_s, log.newest_came_s()))
+
+
 class Lanes:
     """Those from the instances of one operator, as one stream: `folder` has one for each."""
 
@@ -105,7 +118,7 @@ class Lanes:
             log = SegmentLog(folder)
             begun, position = folder.name in start, _position(start, folder.name)
             if begun:
-                log.acknowledge(READER, position)
+                log.acknowledge(READER, position, lasting=True)
             if self._is_done(folder):
                 if not begun:
                     self._delete(folder)
@@ -129,7 +142,12 @@ class Lanes:
     def came_s(self, end: Offset) -> float:
         """By when what lies before an offset had come into the pipeline: the mean of the lanes, for some may be
         behind."""
-        return fmean(SegmentLog(self._folder / name).came_s(StreamPosition(**upto)) for name, upto in end.items())
+        return fmean(self._came_s(name, StreamPosition(**upto)) for name, upto in end.items())
+
+    def _came_s(self, name: str, upto: StreamPosition) -> float:
+        log = SegmentLog(self._folder / name)
+        arrived = _arrived(log)
+        return arrived.came_s if arrived.records == upto.record else log.came_s(upto)
 
     def _delete(self, folder: Path) -> None:
         """At once, for whoever looks: half a lane would be taken for one that is yet to be read."""

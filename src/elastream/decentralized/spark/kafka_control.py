@@ -36,6 +36,7 @@ from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
 from elastream.decentralized.spark.topic_names import control_topic
 from elastream.engines.spark.kafka.topic import MOST_MESSAGE_BYTES, Topic, away_text, client_settings
 from elastream.errors import ElastreamError
+from elastream.formats import read_json
 
 _RETRY_S = 1.0
 _LONGEST_RETRY_S = 8.0
@@ -224,7 +225,7 @@ class KafkaControl:
                 self._heed_refusal(line)
             else:
                 self._receive(sender, line)
-        except (ElastreamError, OSError, ValueError, KeyError, TypeError) as error:
+        except (ElastreamError, OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             self._record("refused", why=_why(error))
 
     def _heed_start(self, who: Address, began: int) -> None:
@@ -245,7 +246,7 @@ class KafkaControl:
         try:
             self._protocol.greeted(sender, str(line["to"]), incarnation)
             self._protocol.received(sender, incarnation, number, dict(line["body"]))
-        except (ElastreamError, ValueError, KeyError, TypeError) as error:
+        except (ElastreamError, ValueError, KeyError, TypeError, OverflowError) as error:
             stale = isinstance(error, Stale)
             self._tell(sender, refused=_why(error), stale=stale, start=incarnation)
             self._record("refused", why=f"a stale instance: {error}" if stale else _why(error))
@@ -272,7 +273,7 @@ def delete_topic(topic: Topic, record: Record) -> None:
 
 
 def _read(value: bytes) -> dict[str, Any]:
-    found = json.loads(value)
+    found = read_json(value.decode(), "a message")
     if not isinstance(found, dict):
         raise IllegalEvent(f"a message is a JSON object, found {type(found).__name__}")
     return found

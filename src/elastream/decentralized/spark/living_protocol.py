@@ -100,6 +100,12 @@ class LivingProtocol:
             self._outbox.send(batch, records, self.state.successors, came_s=came_s)
             self.records_sent += records.num_rows
 
+    def tell_quiet(self, until_s: float) -> None:
+        """All that had come into the pipeline by then is on its way to the successors."""
+        with self._lock:
+            if self.state.sends_records:
+                self._outbox.tell_quiet(until_s, self.state.successors)
+
     # What comes over connections
 
     def greeted(self, sender: Address, receiver: Address, incarnation: int) -> int:
@@ -125,6 +131,12 @@ class LivingProtocol:
     def given_up(self, receiver: Address) -> None:
         with self._lock:
             self._state = self._controller.given_up(self._state, receiver)
+
+    def forget_ended(self, has_ended: Callable[[Address], bool]) -> None:
+        """The journal, which is written for every message, knows those only that may still say something."""
+        with self._lock:
+            if ended := [address for address in self._state.former if has_ended(address)]:
+                self._keep(self._controller.forgotten(self._state, ended))
 
     def waiting(self) -> Mapping[Address, tuple[Envelope, ...]]:
         """What is to be sent to whom."""

@@ -25,7 +25,9 @@ from elastream.decentralized.protocol.sharing import Share, shares
 from elastream.decentralized.spark.folders import read_whole, write_whole
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
+from elastream.whole_files import make_folder, sync_files, sync_folders, write_json
 
+QUIET = "quiet.json"
 _RECORDS, _SHARES = "records.parquet", "shares.json"
 
 
@@ -37,7 +39,7 @@ class Outbox:
         self._lane_of = lane_of
         self._lanes: dict[Address, FileChannel] = {}
         self._told: dict[Address, int] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for left in folder.glob("*.tmp"):
             shutil.rmtree(left)
 
@@ -51,6 +53,12 @@ class Outbox:
         self.finish()
         self._tell_counts(Counter(map(operator_of, to)), to)
 
+    def tell_quiet(self, until_s: float, successors: Iterable[Address]) -> None:
+        """Who gets nothing learns by when nothing had come; from a sender that is away it hears neither."""
+        self.finish()
+        for successor in successors:
+            write_json(self._lane(successor).log.folder / QUIET, {"until_s": until_s}, lasting=False)
+
     def finish(self) -> None:
         """Share out the batch that was fixed and is not done."""
         for folder in self._folder.iterdir():
@@ -63,7 +71,10 @@ class Outbox:
         beside.mkdir()
         pq.write_table(records, beside / _RECORDS)
         write_whole(beside / _SHARES, {"came_s": came_s, "parts": [asdict(part) for part in parts]})
+        sync_files([beside / _RECORDS])
+        sync_folders([beside])
         os.replace(beside, self._folder / str(batch))
+        sync_folders([self._folder])  # before anything of it is in an inbox
 
     def _share_out(self, batch: int, folder: Path) -> None:
         if batch > self._done():

@@ -16,7 +16,7 @@ _KEPT = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchPlan:
+class PlannedBatch:
     """By operator that is read."""
 
     start: Mapping[str, Offset]
@@ -27,7 +27,7 @@ class BatchPlans:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def plan(self, batch: int, latest: Callable[[Mapping[str, Offset]], dict[str, Offset]]) -> BatchPlan:
+    def plan(self, batch: int, latest: Callable[[Mapping[str, Offset]], dict[str, Offset]]) -> PlannedBatch:
         """The one that was made for this batch, or a new one, which begins where the one before it ends.
 
         Spark begins a batch when the one before it is committed, so `latest` may acknowledge what lies before its
@@ -42,7 +42,7 @@ class BatchPlans:
             write_whole(self._path(batch), found)
             for old in before[: 1 - _KEPT]:
                 self._path(old).unlink()
-        return BatchPlan(start=found["start"], end=found["end"])
+        return PlannedBatch(start=found["start"], end=found["end"])
 
     def _numbers(self) -> list[int]:
         return sorted(int(path.stem) for path in self._folder.glob("*.json"))

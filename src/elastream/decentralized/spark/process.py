@@ -33,6 +33,7 @@ from elastream.decentralized.spark.settings import read_settings
 from elastream.decentralized.spark.supervisor import DIED, ENDED, NOT_AGAIN, start_supervisor
 from elastream.decentralized.spark.transports import records_of, transport_of
 from elastream.engines.spark.kafka.topic import BrokerAway
+from elastream.engines.spark.pipeline import Kind
 from elastream.engines.spark.run import read_pipeline
 from elastream.errors import ElastreamError, InvalidInput
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:  # it needs a client of Kafka, which not every run has
 _LOOK_S = 0.2
 _LONGEST_PAUSE_S = 30.0
 _PATIENCE_S = 5.0  # for a process of before to be gone
+_TELL_S = 2.0  # between two looks at what neighbours do not tell
 _PROCESSING = (InstancePhase.RUNNING, InstancePhase.DUPLICATING, InstancePhase.LEAVING, InstancePhase.DRAINING)
 
 
@@ -60,7 +62,8 @@ class InstanceProcess:
         self._protocol = LivingProtocol(
             controller, self._folder, outbox, carry_out=self._carry_out, record=self._record
         )
-        step = pipeline[operator_of(me)]
+        self._step = step = pipeline[operator_of(me)]
+        self._batch_interval_s = settings.batch_interval_s
         self._topics = records_of(settings, pipeline, self._folder, self._record)
         self._inbox: Received = InstanceInbox(lanes_of(run, self._folder, step))
         if self._topics is not None and step.reads:
@@ -79,6 +82,7 @@ class InstanceProcess:
         )
         self._stopping = threading.Event()
         self._failures = 0
+        self._tell_due_s = 0.0
 
     @property
     def _phase(self) -> InstancePhase:
@@ -100,6 +104,7 @@ class InstanceProcess:
                 self._end()
                 return ENDED
             self._look_after_data()
+            self._look_after_neighbours()
             time.sleep(_LOOK_S)
         if self._topics is not None:
             self._topics.leave()
@@ -120,6 +125,25 @@ class InstanceProcess:
                 self._topics.leave()  # what it has not done, the others do
             if self._inbox.pending() == 0:
                 self._protocol.drained()
+
+    def _look_after_neighbours(self) -> None:
+        """Forget those that are gone, and tell the others by when there was nothing for them."""
+        if time.monotonic() < self._tell_due_s:
+            return
+        self._tell_due_s = time.monotonic() + _TELL_S
+        self._protocol.forget_ended(lambda former: self._run_folder.instance(former).has_ended)
+        # who reads shared topics sees for itself what is in them
+        if self._topics is None and self._data.is_running and (until_s := self._quiet_until_s()) is not None:
+            self._protocol.tell_quiet(until_s)
+
+    def _quiet_until_s(self) -> float | None:
+        now_s = time.time()
+        match self._step.kind:
+            case Kind.SOURCE:
+                return now_s - self._batch_interval_s if self._data.waits_for_input else None
+            case Kind.FEED:
+                return now_s if self._inbox.pending() == 0 else None
+        return self._inbox.quiet_until_s()
 
     def _start_data(self) -> None:
         with self._run_folder.turn_to_start():

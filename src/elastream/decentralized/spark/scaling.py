@@ -24,6 +24,9 @@ _LOOK_S = 0.5
 _TELL_S = 2.0
 _SETTLING = 0.35
 """The share of a period that a change is given to show in what arrives."""
+_USUAL_BATCHES = 3
+"""What comes in as many intervals may wait without being late: a batch is under way, one is collected, one is
+on its way through the sender."""
 
 
 class MetricCollector:
@@ -103,11 +106,13 @@ class ScalingTrigger:
         if load_per_s is None:
             self._record("decided", action="Stay", why="too little has arrived to know the load")
             return
+        usual = load_per_s * self._settings.batch_interval_s * _USUAL_BATCHES
         now = Situation(
             load_per_s=load_per_s,
             capacity_per_s=self._settings.capacities[operator_of(self._place.me)],
             keeper=self._place.keeper,
             instances=self._inbox.among(),
+            overdue=max(0.0, self._inbox.pending() - usual),
             parts=parts,
             least=self._place.least,
             most=self._place.most,

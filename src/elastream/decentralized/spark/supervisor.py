@@ -1,7 +1,8 @@
 """Keeps one instance alive: `python -m elastream.decentralized.spark.supervisor RUN ADDRESS`.
 
 Every instance has one, started by the instance that made it. It does nothing but wait: when its instance dies it
-starts it again, when that has ended for good it ends too. There is nothing above it.
+starts it again, when that has ended for good it ends too. There is nothing above it, and nobody takes over what an
+instance holds: it never gives up, and only waits longer where starts keep failing (exponential backoff).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ ENDED, DIED, NOT_AGAIN = 0, 1, 3
 _LOOK_S = 0.2
 _STOP_S = 30.0
 _SOON_S = 10.0
-_MOST_SOON = 5
+"""A start that ends before has failed."""
+_LONGEST_PAUSE_S = 60.0
 
 
 def start_supervisor(run: RunFolder, instance: Address) -> None:
@@ -36,6 +38,11 @@ def start_supervisor(run: RunFolder, instance: Address) -> None:
         )
 
 
+def pause_s(failures: int) -> float:
+    """How long to wait before the next start, after so many in a row that failed."""
+    return min(2.0 ** min(failures, 10) - 1, _LONGEST_PAUSE_S)
+
+
 class Supervisor:
     def __init__(self, run: RunFolder, folder: InstanceFolder) -> None:
         self._run = run
@@ -43,17 +50,23 @@ class Supervisor:
         self._events = EventLog(folder.events)
 
     def keep_alive(self) -> None:
-        soon = 0
+        failures = 0
         while True:
             began_s = time.monotonic()
             code = self._run_once()
             if code in (ENDED, NOT_AGAIN) or self._run.is_over:
                 return
-            soon = soon + 1 if time.monotonic() - began_s < _SOON_S else 0
-            self._events.record("died", status=code, again=soon < _MOST_SOON)
-            if soon >= _MOST_SOON:
+            failures = failures + 1 if time.monotonic() - began_s < _SOON_S else 0
+            again_in_s = pause_s(failures)
+            self._events.record("died", status=code, again_in_s=again_in_s)
+            if not self._goes_on_after(again_in_s):
                 return
-            time.sleep(soon)
+
+    def _goes_on_after(self, wait_s: float) -> bool:
+        until_s = time.monotonic() + wait_s
+        while time.monotonic() < until_s and not self._run.is_over:
+            time.sleep(_LOOK_S)
+        return not self._run.is_over
 
     def _run_once(self) -> int:
         """Its status; ours to stop when the run is to end."""

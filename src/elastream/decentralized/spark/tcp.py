@@ -2,7 +2,8 @@
 
 Thin: what is said, and what a broken connection or a stale process means, is decided in `link.py` and
 `control.py`. Where somebody listens is in its folder (`endpoint.json`), and read anew for each attempt to reach
-it.
+it. Everyone on the machine can connect, so that both sides prove that they know the key of the run
+(`run_key.py`) before anything is believed; who does not is closed, soon and in few words.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from elastream.decentralized.errors import IllegalEvent
@@ -20,13 +22,18 @@ from elastream.decentralized.protocol.link import LinkBroken, Stale
 from elastream.decentralized.protocol.messages import Address
 from elastream.decentralized.spark.folders import RunFolder, read_whole, write_whole
 from elastream.decentralized.spark.living_protocol import LivingProtocol, Record
+from elastream.decentralized.spark.run_key import RunKey
 from elastream.errors import ElastreamError
+from elastream.formats import read_json
 
 _HOST = "127.0.0.1"
 _RETRY_S = 0.2
 _LONGEST_RETRY_S = 2.0
 _ANSWER_S = 30.0
-_LONGEST_LINE = 16 * 1024 * 1024
+_LONGEST_LINE = 1024 * 1024
+_HELLO_WITHIN_S = 5.0
+_MOST_CONNECTIONS = 128
+_MOST_REFUSALS = 50  # that are written down
 
 
 class TcpTransport:
@@ -41,6 +48,10 @@ class TcpTransport:
         self._news = asyncio.Event()
         self._senders: dict[Address, asyncio.Task[None]] = {}
         self._stopped = False
+        self._key = RunKey(run.path)
+        self._nonce = secrets.token_hex(16)
+        """Of this listener: what was said to the one before it cannot be said again to this one."""
+        self._connections = self._refusals = 0
         self._thread = threading.Thread(target=self._run_loop, daemon=True)
 
     def start(self) -> None:
@@ -66,6 +77,7 @@ class TcpTransport:
         server = await asyncio.start_server(self._accept, _HOST, 0, limit=_LONGEST_LINE)
         host, port = server.sockets[0].getsockname()[:2]
         endpoint = {"host": host, "port": port, "incarnation": self._protocol.incarnation, "pid": os.getpid()}
+        endpoint["nonce"] = self._nonce
         write_whole(self._run.instance(self._protocol.me).endpoint, endpoint)
         while not self._stopped:
             for receiver in self._protocol.waiting():
@@ -92,7 +104,7 @@ class TcpTransport:
             try:
                 await self._send_what_waits(receiver)
                 pause_s = _RETRY_S
-            except (OSError, EOFError, ValueError, KeyError, TypeError, ElastreamError):
+            except (OSError, EOFError, ValueError, KeyError, TypeError, OverflowError, ElastreamError):
                 # also where it still listens elsewhere, or answers what is no answer
                 await asyncio.sleep(pause_s)
                 pause_s = min(_LONGEST_RETRY_S, 2 * pause_s)
@@ -103,8 +115,11 @@ class TcpTransport:
             raise ConnectionRefusedError(f"{receiver!r} does not listen yet")
         reader, writer = await asyncio.open_connection(endpoint["host"], endpoint["port"], limit=_LONGEST_LINE)
         with contextlib.closing(writer):
-            hello = {"hello": self._protocol.me, "to": receiver, "incarnation": self._protocol.incarnation}
+            me, incarnation, nonce = self._protocol.me, self._protocol.incarnation, secrets.token_hex(16)
+            proof = self._key.proof("hello", me, receiver, incarnation, endpoint.get("nonce"), nonce)
+            hello = {"hello": me, "to": receiver, "incarnation": incarnation, "nonce": nonce, "proof": proof}
             welcome = await self._ask(reader, writer, hello)
+            self._key.check(welcome.get("proof"), "welcome", nonce, welcome["taken"])
             self._protocol.acknowledged(receiver, welcome["taken"])
             while waiting := self._protocol.waiting().get(receiver):
                 first = waiting[0]
@@ -127,24 +142,43 @@ class TcpTransport:
     # Receiving
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer), contextlib.suppress(OSError):
+        if self._connections >= _MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
+        with contextlib.closing(writer), contextlib.suppress(OSError, TimeoutError), self._counted():
             try:
                 await self._listen(reader, writer)
             except Stale as error:
-                self._record("refused", why=f"a stale instance: {error}")
+                self._refused(f"a stale instance: {error}")
                 await _write(writer, {"refused": str(error), "stale": True})
-            except (ElastreamError, ValueError, KeyError, TypeError) as error:
+            except (ElastreamError, ValueError, KeyError, TypeError, OverflowError) as error:
                 why = str(error) if isinstance(error, ElastreamError) else f"not understood: {error}"
-                self._record("refused", why=why)
+                self._refused(why)
                 await _write(writer, {"refused": why})
 
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._connections += 1
+        try:
+            yield
+        finally:
+            self._connections -= 1
+
+    def _refused(self, why: str) -> None:
+        """Whoever tries again and again fills no disk."""
+        self._refusals += 1
+        if self._refusals <= _MOST_REFUSALS:
+            self._record("refused", why=why[:500])
+
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello = await _read(reader)
+        hello = await asyncio.wait_for(_read(reader), _HELLO_WITHIN_S)
         if hello is None:
             return
-        sender, incarnation = str(hello["hello"]), int(hello["incarnation"])
-        taken = self._protocol.greeted(sender, str(hello["to"]), incarnation)
-        await _write(writer, {"taken": taken})
+        sender, to, incarnation = str(hello["hello"]), str(hello["to"]), int(hello["incarnation"])
+        nonce = str(hello.get("nonce"))
+        self._key.check(hello.get("proof"), "hello", sender, to, incarnation, self._nonce, nonce)
+        taken = self._protocol.greeted(sender, to, incarnation)
+        await _write(writer, {"taken": taken, "proof": self._key.proof("welcome", nonce, taken)})
         while (line := await _read(reader)) is not None:
             number = int(line["number"])
             self._protocol.received(sender, incarnation, number, dict(line["body"]))
@@ -161,7 +195,7 @@ async def _read(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     line = await reader.readline()
     if not line:
         return None
-    found = json.loads(line)
+    found = read_json(line.decode(), "a line")
     if not isinstance(found, dict):
         raise IllegalEvent(f"a line is a JSON object, found {type(found).__name__}")
     return found
