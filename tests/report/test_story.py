@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from elastream.manager.events import Accounted, ActionVerdict, Trouble, event_to_json
+from elastream.measurement import Snapshot
 from elastream.measurement.accounts import Accounts, InputAccount, StepAccount
 from elastream.measurement.recording import Recording, RunHeader
 from elastream.report.story import Story, summary, tell
@@ -240,7 +241,8 @@ def test_a_window_with_gaps_is_counted() -> None:
         edges=chain("source", "map"), source_rates={"source": 5.0}, readings=alike("map"), parallelism={"map": 2}
     )
     story = story_of(recording([partly], headers=(RunHeader(),)))
-    assert story.notes == ("1 of 1 windows were not measured completely.",)
+    (note,) = story.notes
+    assert note == "1 of 1 windows were not measured completely: map: readings of 1 of 2 instances (in 1)."
 
 
 # Where records went
@@ -310,3 +312,14 @@ def test_notes_are_told_when_they_begin() -> None:
         (185, "no answer"),
         (245, "late"),
     ]
+
+
+def test_a_latency_that_was_asked_for_is_in_the_summary() -> None:
+    def measured(at_s: float, latency_s: float) -> Snapshot:
+        found = window(at_s)
+        readings = tuple(replace(one, latency_s=latency_s) for one in found.readings)
+        return replace(found, readings=readings, latency_target_s=5.0)
+
+    latencies = ((60, 9.0), (120, 4.0), (180, 4.5), (240, 4.9))
+    told = tell(recording([measured(*one) for one in latencies]), pipeline="p")
+    assert "The latency of 5 s that was asked for was kept for 75% of the time." in summary(told)[0]

@@ -6,8 +6,8 @@ a test wants shown it feeds itself.
 
 from __future__ import annotations
 
+import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,18 +34,16 @@ from elastream.web.address import Address
 from elastream.web.feed import Feed
 from elastream.web.rules_file import RulesFile
 from elastream.web.server import Server
+from elastream.web.tokens import Tokens
+from tests.patience import PATIENCE_S, wait_until
 
 SCENARIO = read_scenario(Path(__file__).parents[2] / "examples" / "wordcount.yaml")
 TOKEN = "open sesame"
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
-PATIENCE_S = 60.0  # on a machine that does other things, too
 
 
 def eventually(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"it did not happen within {PATIENCE_S:g} s: {what}"
-        time.sleep(0.01)
+    wait_until(holds, what)
 
 
 def word_count(minutes: float = 10.0) -> Simulation:
@@ -87,7 +85,13 @@ class Served:
 
 
 @contextmanager
-def served(*, rules: Path | None = None) -> Iterator[Served]:
+def served(
+    *,
+    rules: Path | None = None,
+    address: Address = Address(port=0),  # noqa: B008
+    tokens: Tokens | None = None,
+    verify: ssl.SSLContext | bool = True,
+) -> Iterator[Served]:
     """A run with nothing shown yet; what is asked for is carried out."""
     feed, clock, engine = Feed("word count"), WallClock(), SimulatedEngine(SCENARIO.model)
     inbox, knobs = Inbox(clock.wake), Knobs(interval_s=3_600.0)
@@ -103,10 +107,10 @@ def served(*, rules: Path | None = None) -> Iterator[Served]:
         knobs=option_views(knobs),
         acts=True,
     )
-    acting = Acting(inbox=inbox, token=TOKEN, rules=file)
+    acting, tokens = Acting(inbox=inbox, rules=file), tokens or Tokens(TOKEN)
     with (
-        Server(feed, configuration, Address(port=0), acting=acting) as server,
-        httpx.Client(base_url=server.url, timeout=PATIENCE_S) as client,
+        Server(feed, configuration, address, acting=acting, tokens=tokens) as server,
+        httpx.Client(base_url=server.url, timeout=PATIENCE_S, verify=verify) as client,
     ):
         thread.start()
         try:

@@ -24,6 +24,7 @@ from elastream.web.address import Address
 from elastream.web.feed import Feed
 from elastream.web.rules_file import RulesFile
 from elastream.web.server import Server
+from elastream.web.tokens import Tokens
 
 TOKEN = "a-token-of-the-tests"
 INTERVAL_S = 10.0
@@ -96,10 +97,11 @@ class SimulatedRun:
         rules: Path | None = None,
         names: tuple[str, str, str] = ("sentences", "words", "counts"),
         port: int = 0,
+        tokens: Tokens | None = None,
     ) -> None:
         self.engine = SimulatedEngine(word_count(load or Steps(steps=((0.0, 350.0),)), names))
         self.knobs = Knobs(interval_s=INTERVAL_S)
-        self.policy = policy or create("ds2", {"target_utilization": 0.8})
+        self.policy = policy or create("ds2", {"target_utilization": 0.8, "catch_up_s": 600.0})
         self.clock = GrantedClock(self.engine)
         self.snapshots: list[Snapshot] = []
         self._inbox = Inbox(self.clock.wake)
@@ -126,7 +128,8 @@ class SimulatedRun:
                 acts=True,
             ),
             Address(port=port),
-            acting=Acting(inbox=self._inbox, token=TOKEN, rules=rules_file),
+            acting=Acting(inbox=self._inbox, rules=rules_file),
+            tokens=tokens or Tokens(TOKEN),
         )
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -290,10 +290,44 @@ class TestRules:
             assert written.status_code == 200
             assert file.read_text() == _rules(8)
             assert file.stat().st_mode & 0o777 == 0o640
-            assert [path.name for path in file.parent.iterdir()] == ["rules.yaml"]
+            names = sorted(path.name for path in file.parent.iterdir())
+            assert names == [".rules.yaml.versions.jsonl", "rules.yaml"]
             eventually("they are read", lambda: "renewed" in [e.kind for e in run.feed.history.events()])
             stale = run.client.put("api/v1/rules", json=body, headers=WITH_TOKEN)
             assert (stale.status_code, file.read_text()) == (409, _rules(8))
+
+    def test_edits_are_versions_with_who_and_when_and_can_be_taken_back(self, file: Path) -> None:
+        with served(rules=file) as run:
+
+            def put(most: int, who: str) -> None:
+                body = {"text": _rules(most), "who": who}
+                assert run.client.put("api/v1/rules", json=body, headers=WITH_TOKEN).status_code == 200
+
+            def versions() -> list[tuple[str, str]]:
+                found = run.client.get("api/v1/rules/versions", headers=WITH_TOKEN).json()
+                assert [one["at_s"] for one in found] == sorted(one["at_s"] for one in found)
+                return [(one["who"], one["text"]) for one in found]
+
+            def take_back(**body: str) -> int:
+                answer = run.client.post("api/v1/rules/take-back", json=body, headers=WITH_TOKEN)
+                return int(answer.status_code)
+
+            assert versions() == []
+            assert take_back() == 409, "there is nothing to go back to"
+            put(8, "Ada")
+            put(9, "Bob")
+            assert versions() == [("the file", _rules(7)), ("Ada", _rules(8)), ("Bob", _rules(9))]
+            assert take_back(who="Ada") == 200
+            assert file.read_text() == _rules(8)
+            first = run.client.get("api/v1/rules/versions", headers=WITH_TOKEN).json()[0]["version"]
+            assert take_back(version=first, who="Eve") == 200
+            assert file.read_text() == _rules(7)
+            assert [who for who, _ in versions()] == ["the file", "Ada", "Bob", "Ada", "Eve"]
+            assert take_back(version="none") == 409
+            file.write_text(_rules(6))  # with an editor
+            put(5, "Ada")
+            assert [who for who, _ in versions()][-2:] == ["the file", "Ada"]
+            assert run.client.get("api/v1/rules/versions").status_code == 401
 
     @pytest.mark.parametrize(
         ("text", "line", "says"),

@@ -106,6 +106,20 @@ class TestMetrics:
         assert of(found, "elastream_operator_late_records_total", operator="sink") is None
         assert complaints("check", "metrics", given=text) == ""
 
+    def test_a_latency_that_was_asked_for_and_for_how_long_it_was_kept(self, run: Served) -> None:
+        for at_s, latency_s in ((60.0, 4.0), (120.0, 6.0)):
+            readings = [replace(one, latency_s=latency_s) for one in alike("map", window_s=60.0)]
+            window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5}, readings=readings)
+            run.feed.snapshot(replace(window, at_s=at_s, latency_target_s=5.0))
+        eventually("both are shown", lambda: run.feed.history.totals.windows == 2)
+        text = run.client.get("metrics").text
+        found = samples(text)
+        assert of(found, "elastream_latency_seconds") == 6
+        assert of(found, "elastream_latency_target_seconds") == 5
+        assert of(found, "elastream_latency_asked_seconds_total") == 120
+        assert of(found, "elastream_latency_kept_seconds_total") == 60
+        assert complaints("check", "metrics", given=text) == ""
+
     def test_executors_have_theirs(self, run: Served) -> None:
         window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5})
         executor = ExecutorReading(id="7", host="10.0.0.7", cores=4, active_tasks=2, memory_bytes=2**20)
@@ -129,6 +143,25 @@ class TestMetrics:
         answer = shown.client.get("metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
         assert answer.headers["content-type"].startswith("application/openmetrics-text")
         assert answer.text.endswith("# EOF\n")
+
+    @pytest.mark.parametrize("version", ["abc", "1.x.0", "", "9" * 5_000, "-1", "1.0.0.0.0"])
+    @pytest.mark.parametrize("kind", ["application/openmetrics-text", "text/plain"])
+    def test_whatever_version_is_asked_for_there_is_an_answer(
+        self, shown: Served, kind: str, version: str
+    ) -> None:
+        answer = shown.client.get("metrics", headers={"Accept": f"{kind}; version={version}"})
+        assert answer.status_code == 200
+        assert "elastream_windows" in answer.text
+
+    def test_operators_that_are_gone_are_forgotten(self, run: Served) -> None:
+        for turn in range(3):
+            name = f"map{turn}"
+            window = snapshot_of(edges=chain("in", name), source_rates={"in": 5}, readings=alike(name))
+            run.feed.snapshot(replace(window, at_s=60.0 * (turn + 1)))
+        eventually("all are shown", lambda: run.feed.history.totals.windows == 3)
+        text = run.client.get("metrics").text
+        assert "map2" in text
+        assert "map1" not in text
 
 
 class TestDeploy:

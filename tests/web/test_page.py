@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
@@ -48,12 +49,14 @@ def test_a_run_that_is_too_small_is_seen_to_be_sized_with_its_reasons(browser: B
         browser.wait(lambda: "behind" in card(browser, "words"), "words falls behind, in a word")
         assert "200/s" in card(browser, "words"), "two instances, 100 records a second each"
         assert "350/s" in card(browser, "sentences")
+        browser.wait(lambda: browser.text("#deciding") == "Not deciding: warming up, 1 more window", "and why")
 
         run.pass_intervals(2)
         for name, parallelism in RIGHT_SIZE.items():
             browser.wait(lambda: shows(browser, name, parallelism), f"{name} ×{parallelism}")  # noqa: B023
         run.pass_intervals(3)
         browser.wait(lambda: "effective" in browser.text("#decisions"), "the decision is judged")
+        browser.wait(lambda: browser.text("#phase") == "deciding", "and it goes on")
         assert browser.all("#decisions details")
         browser.click("#decisions summary")
         told = browser.wait(lambda: browser.text(".reasons"), "its reasons")
@@ -186,10 +189,11 @@ def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
     header = RunHeader(pipeline="<b>clicks</b>", policy="<i>ds2</i>", engine="spark")
     window = snapshot_of(edges=chain("in", "map"), source_rates={"in": 5}, readings=alike("map"))
     executor = ExecutorReading(
-        id="1", host="<b>here</b>", cores=4, active_tasks=2, busy_cores=1.25, memory_used_bytes=0.0,
+        id="1", host="<b>here</b>", cores=4, processors=2, active_tasks=2, busy_cores=1.25, memory_used_bytes=0.0,
         memory_bytes=400.0 * 2**20, peak_heap_bytes=2.5 * 2**30,
     )  # fmt: skip
-    second = replace(executor, id="2", node="lyon", busy_cores=None, peak_heap_bytes=None, leaving=True)
+    unknown: dict[str, Any] = {"processors": None, "busy_cores": None, "peak_heap_bytes": None}
+    second = replace(executor, id="2", node="lyon", leaving=True, **unknown)
     feed = Feed("a folder")
     with Server(feed, RECORDING, Address(port=0)) as server:
         browser.open(server.url)
@@ -202,12 +206,12 @@ def test_executors_and_what_is_run_are_shown_as_text(browser: Browser) -> None:
         assert browser.text("#pipeline") == "<b>clicks</b>"
         browser.wait(lambda: "lyon" in browser.text("#executors"), "the executors")
         assert [line for line in browser.text("#executors").splitlines() if line] == [
-            "2 executors with 8 cores, 1.25 busy",
+            "2 executors with 8 slots, 1.25 busy",
             "executor 1 on <b>here</b>",
-            "1.25 of 4 cores busy",
-            "2 tasks now · 0 B of 400 MiB for blocks · heap 2.5 GiB at most",
+            "1.25 of 4 slots busy",
+            "on 2 cores · 2 tasks now · 0 B of 400 MiB for blocks · heap 2.5 GiB at most",
             "executor 2 on lyon",
-            "4 cores",
+            "4 slots",
             "leaving, takes no more tasks · 2 tasks now · 0 B of 400 MiB for blocks",
         ]
         browser.wait(lambda: "A recording of a run on Spark" in browser.text("#foot"), "and by what engine")

@@ -12,6 +12,7 @@ from simulated_run import TOKEN, SimulatedRun
 from benchmarks.browser import Browser
 from elastream.arrivals.load import Steps
 from elastream.policies.catalog import create
+from elastream.web.tokens import Tokens
 
 GROWING = Steps(steps=((0.0, 350.0), (100.0, 700.0)))
 SIZED = {"words": 5, "counts": 6}  # at 350 sentences a second
@@ -100,6 +101,27 @@ def test_the_address_may_carry_the_token(browser: Browser, run: SimulatedRun) ->
     browser.wait(lambda: "scaling paused" in browser.text("#phase"), "it is accepted")
 
 
+def test_looking_with_tokens_and_what_becomes_of_one_that_is_taken_back(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "tokens.yaml"
+    file.write_text("- {token: may-look-for-a-while, role: look}")
+    with SimulatedRun(tokens=Tokens(file=file)) as run:
+        run.pass_intervals(2)
+        browser.open(run.url)
+        browser.wait(lambda: "Looking needs a token" in browser.text("#empty"), "nothing is shown")
+        browser.find("#look-token").send_keys("may-look-for-a-while", Keys.ENTER)
+        browser.wait_until_drawn()
+        assert not browser.find("#look").is_displayed()
+        press(browser, "Pause scaling", within=".top")
+        said(browser, "this token may look, and not act")
+        browser.run("document.getElementById('controls').close()")
+        file.write_text("- {token: another-one-may-look, role: look}")
+        run.pass_intervals(1)  # whatever is sent next is not sent to it any more
+        browser.wait(lambda: "was taken back" in browser.text("#banners"), "it is said")
+        browser.find("#look-token").send_keys("another-one-may-look", Keys.ENTER)
+        browser.wait(lambda: "was taken back" not in browser.text("#banners"), "it goes on")
+    assert all("401" in found or "403" in found for found in browser.complaints())
+
+
 def test_so_may_an_address_that_is_pasted_into_the_open_page(browser: Browser, run: SimulatedRun) -> None:
     """A run that was started anew prints another token; only what follows the # differs, so nothing is loaded."""
     browser.click("#controls-open")
@@ -157,7 +179,12 @@ def test_a_dry_run_tells_what_it_would_do(browser: Browser, run: SimulatedRun) -
     browser.wait(lambda: "dry run" in browser.text("#decisions"), "a decision that was only told")
 
 
-def test_rules_are_checked_and_changed(browser: Browser, tmp_path: Path) -> None:
+def changed_by(browser: Browser) -> list[str]:
+    names = "document.querySelectorAll('#rules-versions time + span')"
+    return list(browser.run(f"return [...{names}].map((name) => name.textContent)"))
+
+
+def test_rules_are_checked_and_changed_and_taken_back(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)
     with SimulatedRun(policy=create("rules", {"file": str(file)}), rules=file) as run:
@@ -180,4 +207,16 @@ def test_rules_are_checked_and_changed(browser: Browser, tmp_path: Path) -> None
         browser.click("#rules-apply")
         said(browser, "These rules are in force from now on")
         assert file.read_text() == changed
+        again = changed.replace("90 %", "80 %")
+        browser.run("arguments[0].value = arguments[1]", text, again)
+        browser.find("#rules-who").send_keys("Ada")
+        browser.click("#rules-apply")
+        browser.wait(lambda: file.read_text() == again, "the second edit")
+        browser.click("#rules-versions summary")
+        who = ["Ada", "the page", "the file"]
+        browser.wait(lambda: changed_by(browser) == who, "who changed them, the newest first")
+        browser.all("#rules-versions button")[-1].click()
+        said(browser, "The rules of that version are in force")
+        assert file.read_text() == RULES
+        browser.wait(lambda: changed_by(browser) == ["Ada", *who], "that is a version, too")
     assert all("422" in found for found in browser.complaints())

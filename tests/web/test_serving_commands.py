@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 from serving import PATIENCE_S, eventually, in_order, word_count, write
 
-from elastream.measurement.recording import RecordingWriter, RunHeader
+from elastream.measurement.recording import RecordingWriter, RunHeader, read_recording
 
 WORD_COUNT = Path(__file__).parents[2] / "examples" / "wordcount.yaml"
 
@@ -97,6 +97,18 @@ def test_a_recording_that_was_cut_off_is_shown_by_the_name_that_its_run_gave_it(
             assert 'elastream_manager_dry_run{pipeline="clicks"} 1.0' in metrics
 
 
+def test_a_recording_of_version_2_is_served(tmp_path: Path) -> None:
+    old = Path(__file__).parents[1] / "measurement" / "recordings" / "version-2.jsonl"
+    with elastream("serve", str(old), "--port", "0") as process:
+        url = said(process, r"page: (http://127\.0\.0\.1:\d+/)")
+        with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
+            newest = client.get("api/v1/snapshot").json()
+            (decision,) = client.get("api/v1/decisions").json()
+    assert newest["at_s"] == 183.0
+    assert _plan(newest["operators"]).endswith("words 7, counts 7")
+    assert decision["after"] == {"words": 7, "counts": 7}
+
+
 def test_the_folder_of_a_run_is_served_by_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "clicks"
     folder.mkdir()
@@ -116,9 +128,9 @@ def test_a_recording_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_a_simulation_can_be_watched_and_does_what_it_is_told(tmp_path: Path) -> None:
     arguments = ["simulate", str(WORD_COUNT), "--serve", "--port", "0", "--speed", "30", "--out", str(tmp_path)]
-    with elastream(*arguments) as process:
-        url = said(process, r"page: (http://127\.0\.0\.1:\d+/)#token=")
-        token = said(process, r"token for actions: (\S+)")
+    recording = tmp_path / "run.jsonl"
+    with elastream(*arguments, "--record", str(recording)) as process:
+        url, token = said(process, r"page: (http://127\.0\.0\.1:\d+/#token=\S+)").split("#token=")
         with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
             eventually("windows come", lambda: client.get("api/v1/snapshot").status_code == 200)
             asked = client.post("api/v1/actions/pause", headers={"Authorization": f"Bearer {token}"})
@@ -133,6 +145,10 @@ def test_a_simulation_can_be_watched_and_does_what_it_is_told(tmp_path: Path) ->
             assert client.post("api/v1/actions/resume").status_code == 401
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130
+    recorded = read_recording(recording)
+    assert recorded.headers[0].pipeline == "word count"
+    assert any(snapshot.plan["words"] == 7 for snapshot in recorded.snapshots)
+    assert "steered" in {event["event"] for event in recorded.events}
 
 
 def _plan(operators: list[dict[str, object]]) -> str:

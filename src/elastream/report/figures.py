@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from elastream.measurement.flow import throughput
 from elastream.report.story import Story
-from elastream.report.timeline import Series, Stretch
+from elastream.report.timeline import ChartSeries, Stretch
 from elastream.report.what_if import PolicyOutcome, WhatIf
 from elastream.showing import colours
 
@@ -37,7 +37,7 @@ _SVG = "http://www.w3.org/2000/svg"
 _LINK = "http://www.w3.org/1999/xlink"
 
 
-def run_figure(story: Story, demand: Series | None) -> Any:
+def run_figure(story: Story, demand: ChartSeries | None) -> Any:
     """What came in and what was done with it, with how many instances, and what waited."""
     line = story.timeline
     panels = _Panels(line.duration_s, heights=(2.0, 2.3, 1.6))
@@ -46,6 +46,8 @@ def run_figure(story: Story, demand: Series | None) -> Any:
     arriving = line.series(lambda stretch: stretch.records_per_s)
     panels.step(rates, through, color=COLOURS[0], linewidth=1.6, label="processed")
     panels.step(rates, arriving, color=INK, linestyle="--", linewidth=1.0, label="arriving")
+    for name, series in story.foreseen.items():
+        panels.plot(rates, series, color=COLOURS[1], linestyle=":", linewidth=1.0, label=name)
     _draw_instances(panels, instances, story)
     if demand is not None:
         panels.fill(instances, demand)
@@ -173,18 +175,18 @@ class _Panels:
         self.axes[-1].set_xlabel(unit)
         self.axes[-1].set_xlim(0, duration_s / self.unit_s)
 
-    def step(self, axis: Any, series: Series, **style: Any) -> None:
+    def step(self, axis: Any, series: ChartSeries, **style: Any) -> None:
         axis.step(*self._steps(series), where="post", **style)
 
-    def fill(self, axis: Any, series: Series) -> None:
+    def fill(self, axis: Any, series: ChartSeries) -> None:
         style = {"color": SHADE, "alpha": 0.35, "linewidth": 0, "label": "needed in all, by the model"}
         axis.fill_between(*self._steps(series), step="post", **style)
 
-    def plot(self, axis: Any, series: Series, **style: Any) -> None:
+    def plot(self, axis: Any, series: ChartSeries, **style: Any) -> None:
         times_s, values = _thinned(series.times_s, series.values)
         axis.plot([t / self.unit_s for t in times_s], values, **style)
 
-    def _steps(self, series: Series) -> tuple[list[float], list[float]]:
+    def _steps(self, series: ChartSeries) -> tuple[list[float], list[float]]:
         """Only where the value changes, and the last one until the end of the run."""
         changes = [
             (time_s, value)

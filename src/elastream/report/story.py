@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from elastream.durations import text as duration_text
@@ -11,14 +14,15 @@ from elastream.errors import InvalidInput
 from elastream.manager.events import Accounted, Event, Proposed, event_of_line
 from elastream.measurement.accounts import Accounts, StepAccount, late_text
 from elastream.measurement.recording import Recording, RunHeader
-from elastream.report.timeline import Timeline, timeline
+from elastream.report.timeline import ChartSeries, Timeline, timeline
 from elastream.showing import views
 from elastream.showing.as_views import window_view
-from elastream.showing.history import RunHistory
+from elastream.showing.history import RunHistory, kept_latency
 from elastream.texts import number_text
 
 _STEADY = 1.05  # the highest rate over the lowest: less is no change worth a word
 _TELLING = ("trouble", "renewed")
+_MOST_CAUSES = 3  # of windows that were not measured completely
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +125,22 @@ class Story:
     @property
     def highest_waiting(self) -> float | None:
         return max((s.waiting for s in self.timeline.stretches if s.waiting is not None), default=None)
+
+    @cached_property
+    def foreseen(self) -> Mapping[str, ChartSeries]:
+        """What had been expected, and what was prepared for, of all sources, at the time that was meant."""
+        times: list[float] = []
+        expected: list[float] = []
+        prepared: list[float] = []
+        for event in self.events:
+            outlook = event.proposal.outlook if isinstance(event, Proposed) else ()
+            due_s = self.timeline.since(event.at_s) + max((one.ahead_s for one in outlook), default=0.0)
+            if outlook and due_s <= self.timeline.duration_s and (not times or due_s > times[-1]):
+                times.append(due_s)
+                expected.append(sum(one.expected_per_s for one in outlook))
+                prepared.append(sum(one.at_most_per_s for one in outlook))
+        named = {"expected": expected, "prepared for": prepared}
+        return {n: ChartSeries(times_s=tuple(times), values=tuple(v)) for n, v in named.items()} if times else {}
 
     @property
     def last_waiting(self) -> float | None:
@@ -288,9 +308,11 @@ def _notes(recording: Recording, line: Timeline, not_understood: int) -> Iterato
         yield f"Nobody watched for {duration_text(line.unwatched_s)} in between; that time is left out."
     if not_understood:
         yield f"{not_understood} lines tell of something that this version does not know; they are left out."
-    incomplete = sum(not stretch.snapshot.is_complete for stretch in line.stretches)
+    incomplete = [stretch.snapshot.missing for stretch in line.stretches if stretch.snapshot.missing]
     if incomplete:
-        yield f"{incomplete} of {len(line.stretches)} windows were not measured completely."
+        causes = Counter(cause for missing in incomplete for cause in missing).most_common(_MOST_CAUSES)
+        told = "; ".join(f"{cause} (in {count})" for cause, count in causes)
+        yield f"{len(incomplete)} of {len(line.stretches)} windows were not measured completely: {told}."
 
 
 # As text
@@ -298,7 +320,21 @@ def _notes(recording: Recording, line: Timeline, not_understood: int) -> Iterato
 
 def summary(story: Story) -> tuple[str, str, str]:
     """The run in three sentences: what came in, what was done, what it cost."""
-    return _input_text(story), _decided_text(story), _cost_text(story)
+    return _input_text(story) + _latency_text(story), _decided_text(story), _cost_text(story)
+
+
+def _latency_text(story: Story) -> str:
+    """For how long the latency was kept that was asked for."""
+    asked = [
+        (stretch.lasts_s, kept)
+        for stretch, window in zip(story.timeline.stretches, story.windows, strict=True)
+        if (kept := kept_latency(window)) is not None
+    ]
+    target_s = story.windows[-1].latency_target_s
+    if not asked or target_s is None:
+        return ""
+    share = math.fsum(lasts_s for lasts_s, kept in asked if kept) / math.fsum(lasts_s for lasts_s, _ in asked)
+    return f" The latency of {duration_text(target_s)} that was asked for was kept for {share:.0%} of the time."
 
 
 def _input_text(story: Story) -> str:

@@ -46,7 +46,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class ChartSeries:
     """A quantity over the time of the run, in seconds since it began."""
 
     times_s: tuple[float, ...]
@@ -81,16 +81,16 @@ class Timeline:
         stretch = self.stretches[number]
         return min(stretch.end_s, max(stretch.begin_s, stretch.end_s - (stretch.snapshot.at_s - at_s)))
 
-    def series(self, value: Callable[[Stretch], float]) -> Series:
+    def series(self, value: Callable[[Stretch], float]) -> ChartSeries:
         """What each stretch has, from its beginning on."""
         begins_s = tuple(stretch.begin_s for stretch in self.stretches)
-        return Series(times_s=begins_s, values=tuple(float(value(stretch)) for stretch in self.stretches))
+        return ChartSeries(times_s=begins_s, values=tuple(float(value(stretch)) for stretch in self.stretches))
 
-    def series_at_ends(self, value: Callable[[Stretch], float | None]) -> Series:
+    def series_at_ends(self, value: Callable[[Stretch], float | None]) -> ChartSeries:
         """What is seen as each stretch ends; those of which it is not known are left out."""
         found = [(stretch.end_s, value(stretch)) for stretch in self.stretches]
         known = [(end_s, seen) for end_s, seen in found if seen is not None]
-        return Series(times_s=tuple(end_s for end_s, _ in known), values=tuple(seen for _, seen in known))
+        return ChartSeries(times_s=tuple(end_s for end_s, _ in known), values=tuple(seen for _, seen in known))
 
     def at(self, since_s: float) -> Stretch:
         """The stretch that a moment lies in; the last one for those after it."""

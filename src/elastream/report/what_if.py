@@ -23,15 +23,16 @@ from elastream.manager.knobs import Knobs
 from elastream.measurement import Snapshot
 from elastream.measurement.elasticity import Elasticity, Moment, elasticity
 from elastream.options import build, settings_of
-from elastream.policies.catalog import Policy, create
+from elastream.policies.catalog import Policy, create, info
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.proposal import Proposal
+from elastream.policies.whole_jobs import ONLY_WHOLE_JOBS
 from elastream.report.learned_model import CannotSimulateError, LearnedModel, learn_model
 from elastream.report.story import Story
-from elastream.report.timeline import Series, Timeline
+from elastream.report.timeline import ChartSeries, Timeline
 
 IDEAL, STATIC = "ideal", "static peak"
-AGAINST = ("ds2", "threshold", "lag", "dhalion", STATIC, IDEAL)
+AGAINST = ("ds2", "flink", "threshold", "lag", "dhalion", STATIC, IDEAL)
 _ROUNDING = 1e-9
 _CLOSE, _ROUGH = 0.1, 0.25
 
@@ -54,9 +55,9 @@ class PolicyOutcome:
     name: str
     simulated: bool
     elasticity: Elasticity
-    instances: Series
+    instances: ChartSeries
     """Of all operators, from each of the times on."""
-    waiting: Series
+    waiting: ChartSeries
     """Records that waited anywhere, as windows ended."""
 
     @property
@@ -76,7 +77,7 @@ class PolicyOutcome:
 class ModelCheck:
     """The model beside what was recorded."""
 
-    played_waiting: Series
+    played_waiting: ChartSeries
     """What would have waited in the model with the parallelism as it was recorded."""
     waiting_off_s: Mapping[str, float]
     """How far that is from what was measured of each operator, on average: in seconds of what reaches it."""
@@ -106,7 +107,7 @@ class WhatIf:
     failed: Mapping[str, str]
     """Policies that could not be simulated, and why."""
     check: ModelCheck
-    demand: Series
+    demand: ChartSeries
     """The instances that the load needed at each moment, by the model."""
 
 
@@ -170,14 +171,16 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def _simulated(name: str, story: Story, model: LearnedModel, setup: RunSetup) -> Simulation:
-    """With the knobs of the recorded run, and every policy with its own defaults."""
+    """Each policy with its own defaults and the knobs of its authors; the other knobs are those of the run."""
     knobs = replace(setup.knobs, dry_run=False)
     if name == IDEAL:
         return simulate_ideal(model.engine, duration_s=model.duration_s)
+    if name != STATIC and info(name).whole_jobs:
+        raise CannotSimulateError(f"it is {ONLY_WHOLE_JOBS}")
     if name == STATIC:
         engine = replace(model.engine, initial_plan=Plan(story.cost.peak))
         return simulate(engine, _Static(), knobs, duration_s=model.duration_s)
-    return simulate(model.engine, create(name), knobs, duration_s=model.duration_s)
+    return simulate(model.engine, create(name), replace(knobs, **info(name).knobs), duration_s=model.duration_s)
 
 
 class _Static:
@@ -193,12 +196,12 @@ def _outcome(name: str, run: Simulation, line: Timeline) -> PolicyOutcome:
         name=name,
         simulated=True,
         elasticity=run.elasticity,
-        instances=Series(times_s=tuple(t for t, _ in plans), values=tuple(total for _, total in plans)),
+        instances=ChartSeries(times_s=tuple(t for t, _ in plans), values=tuple(total for _, total in plans)),
         waiting=_sampled(run, line),
     )
 
 
-def _sampled(run: Simulation, line: Timeline) -> Series:
+def _sampled(run: Simulation, line: Timeline) -> ChartSeries:
     """What waits when windows end, its own or else the recorded ones: between them nobody looks, in a run neither.
 
     No window ends just after an action, so what comes and goes with one is not in it.
@@ -206,7 +209,7 @@ def _sampled(run: Simulation, line: Timeline) -> Series:
     history = run.history
     ends_s = [snapshot.at_s for snapshot in run.snapshots] or [stretch.end_s for stretch in line.stretches]
     numbers = [max(0, bisect_right(history.times_s, end_s * (1 + _ROUNDING)) - 1) for end_s in ends_s]
-    return Series(
+    return ChartSeries(
         times_s=tuple(ends_s),
         values=tuple(history.source_backlog[number] + history.queued[number] for number in numbers),
     )
@@ -246,7 +249,7 @@ def _excess_s(line: Timeline, engine: EngineModel) -> float:
     return max(left_s, default=0.0)
 
 
-def _demand(line: Timeline, engine: EngineModel) -> Series:
+def _demand(line: Timeline, engine: EngineModel) -> ChartSeries:
     ideal = Ideal(engine)
     return line.series(lambda stretch: ideal.least_plan(stretch.snapshot.source_rates).total)
 
@@ -263,7 +266,7 @@ def _check(story: Story, model: LearnedModel, setup: RunSetup, recorded: PolicyO
     except ElastreamError as error:
         why_not = str(error)
     return ModelCheck(
-        played_waiting=Series(
+        played_waiting=ChartSeries(
             times_s=tuple(stretch.end_s for stretch in line.stretches),
             values=tuple(sum(found.values()) for found in waiting),
         ),
@@ -318,7 +321,7 @@ def _waiting_off_s(
     return {name: off[name] / reached[name] for name in off if reached[name] > 0}
 
 
-def _apart(instances: Series, line: Timeline) -> float:
+def _apart(instances: ChartSeries, line: Timeline) -> float:
     """The mean difference of the parallelism of all operators, as a share of the recorded mean."""
     apart = total = 0.0
     for stretch in line.stretches:

@@ -7,7 +7,6 @@ is what the manager tells of it. Rules are a file, which the manager reads again
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,22 +14,36 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 from fastapi import Request as HttpRequest
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
-from elastream.errors import ElastreamError
+from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.inbox import Inbox, InboxFull
 from elastream.manager.requests import MOST_BY_HAND, Pause, Request, Resume, RollBack, Scale, SetBounds, SetDryRun
 from elastream.showing.views import ManagerView, View
+from elastream.texts import MOST_NAME, check_name
 from elastream.web import problems
+from elastream.web.admission import BEARER, TokenFirst
 from elastream.web.feed import Feed
 from elastream.web.problems import FieldProblem, ProblemError
-from elastream.web.rules_file import RulesCheck, RulesFile, RulesView
+from elastream.web.rules_file import RulesCheck, RulesFile, RulesVersionView, RulesView
 
 _ANSWER_WITHIN_S = 20.0  # the manager may be in the middle of an action, which takes as long as it takes
 _MOST_TEXT = 100_000
+_MOST_NAME = 100
 
 Instances = Annotated[int, Field(ge=1, le=MOST_BY_HAND)]
+
+
+def _shown_name(name: str) -> str:
+    try:
+        check_name(name, "name")
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+Name = Annotated[str, Field(max_length=MOST_NAME), AfterValidator(_shown_name)]
+"""Of an operator; what is refused is told to all that look, so that no text is let in that could not be shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +51,6 @@ class Acting:
     """What actions need; there is none where nobody would carry them out."""
 
     inbox: Inbox
-    token: str
     rules: RulesFile | None = None
 
 
@@ -53,18 +65,24 @@ class DryRunBody(Body):
 
 
 class BoundsBody(Body):
-    operator: str
+    operator: Name
     least: Instances | None = Field(default=None, description="null leaves it to the operator's own")
     most: Instances | None = Field(default=None, description="null leaves it to the operator's own")
 
 
 class ScaleBody(Body):
-    parallelism: Mapping[str, Instances] = Field(min_length=1, description="operators, with their instances")
+    parallelism: Mapping[Name, Instances] = Field(min_length=1, description="operators, with their instances")
 
 
 class RulesBody(Body):
     text: str = Field(max_length=_MOST_TEXT, description="the rules, in YAML")
     version: str | None = Field(default=None, description="of the rules that were edited; another is refused")
+    who: str = Field(default="the page", max_length=_MOST_NAME, description="noted with this version")
+
+
+class TakeBackBody(Body):
+    version: str | None = Field(default=None, description="to go back to; the one before the present where null")
+    who: str = Field(default="the page", max_length=_MOST_NAME, description="noted with this version")
 
 
 class CheckBody(Body):
@@ -80,6 +98,7 @@ class ActionView(View):
 _PROBLEMS = problems.documented(
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
     HTTPStatus.CONFLICT,
     HTTPStatus.UNPROCESSABLE_ENTITY,
     HTTPStatus.SERVICE_UNAVAILABLE,
@@ -89,22 +108,9 @@ _LATER: dict[int | str, dict[str, Any]] = {
 }
 
 
-_BEARER = HTTPBearer(auto_error=False, description="The token that `elastream run` prints.")
-
-
-def _allowed(
-    asking: HttpRequest, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
-) -> Acting:
-    acting: Acting | None = asking.app.state.acting
-    if acting is None:
-        raise ProblemError(HTTPStatus.CONFLICT, "this is a recording: there is nobody to ask for anything")
-    token = "" if given is None else given.credentials
-    if not hmac.compare_digest(token.encode(), acting.token.encode()):
-        raise ProblemError(
-            HTTPStatus.UNAUTHORIZED,
-            "actions need the token that the run printed, as `Authorization: Bearer TOKEN`",
-            headers={"WWW-Authenticate": "Bearer"},
-        )
+def _allowed(asking: HttpRequest, _: Annotated[object, Depends(BEARER)]) -> Acting:
+    """The token was checked; that it is needed stands in the OpenAPI document by this."""
+    acting: Acting = asking.app.state.acting
     return acting
 
 
@@ -112,7 +118,7 @@ Allowed = Annotated[Acting, Depends(_allowed)]
 
 
 def action_routes(feed: Feed) -> APIRouter:
-    router = APIRouter(tags=["actions"], responses=_PROBLEMS)
+    router = APIRouter(tags=["actions"], responses=_PROBLEMS, route_class=TokenFirst)
 
     async def ask(who: Acting, request: Request, response: Response) -> ActionView:
         return await _ask(feed, who, request, response)
@@ -142,29 +148,51 @@ def action_routes(feed: Feed) -> APIRouter:
     async def roll_back(who: Allowed, response: Response) -> ActionView:
         return await ask(who, RollBack(), response)
 
+    # not async: reading rules may take a while, and runs beside the loop, which answers others meanwhile
+
     @router.get("/rules", responses=problems.documented(HTTPStatus.NOT_FOUND), summary="The rules as they stand")
-    async def rules(who: Allowed) -> RulesView:
+    def rules(who: Allowed) -> RulesView:
         return _rules(who).read()
 
     @router.post(
         "/rules/check", responses=problems.documented(HTTPStatus.NOT_FOUND), summary="What these rules would do"
     )
-    async def check(who: Allowed, body: CheckBody) -> RulesCheck:
+    def check(who: Allowed, body: CheckBody) -> RulesCheck:
         return _rules(who).check(body.text)
 
     @router.put("/rules", responses=problems.documented(HTTPStatus.NOT_FOUND), summary="Put rules in their place")
-    async def edit(who: Allowed, body: RulesBody) -> RulesView:
-        file = _rules(who)
-        verdict = file.check(body.text)
-        if verdict.errors:
-            found = [FieldProblem(field="body.text", message=e.text, line=e.line) for e in verdict.errors]
-            detail = f"the rules stay as they were: {verdict.errors[0].text}"
-            raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=found)
-        written = file.write(body.text, body.version)
-        who.inbox.wake()
-        return written
+    def edit(who: Allowed, body: RulesBody) -> RulesView:
+        return _edited(who, body.text, body.version, body.who)
+
+    @router.get(
+        "/rules/versions",
+        responses=problems.documented(HTTPStatus.NOT_FOUND),
+        summary="The versions that were put in place here, with who and when, oldest first",
+    )
+    def versions(who: Allowed) -> tuple[RulesVersionView, ...]:
+        return _rules(who).versions()
+
+    @router.post(
+        "/rules/take-back",
+        responses=problems.documented(HTTPStatus.NOT_FOUND),
+        summary="Put an earlier version in place again, which is a version of its own",
+    )
+    def take_back(who: Allowed, body: TakeBackBody) -> RulesView:
+        return _edited(who, _rules(who).text_of(body.version), None, body.who)
 
     return router
+
+
+def _edited(who: Acting, text: str, version: str | None, by: str) -> RulesView:
+    file = _rules(who)
+    verdict = file.check(text)
+    if verdict.errors:
+        found = [FieldProblem(field="body.text", message=e.text, line=e.line) for e in verdict.errors]
+        detail = f"the rules stay as they were: {verdict.errors[0].text}"
+        raise ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=found)
+    written = file.write(text, version, by)
+    who.inbox.wake()
+    return written
 
 
 async def _ask(feed: Feed, who: Acting, request: Request, response: Response) -> ActionView:

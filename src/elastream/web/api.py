@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Annotated, TypeVar
 
@@ -9,8 +11,10 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
+from elastream.policies.rules.metrics import of_operators
 from elastream.showing import as_views, views
 from elastream.web import problems
+from elastream.web.admission import still_may_look
 from elastream.web.feed import Feed, TooManyViewersError
 from elastream.web.problems import ProblemError
 
@@ -35,6 +39,14 @@ def reading_routes(feed: Feed, configuration: views.ConfigurationView) -> APIRou
     @router.get("/snapshot", response_model=views.WindowView, responses=_NOT_YET, summary="The newest window")
     async def snapshot() -> Response:
         return _json(_measured(feed.history.window))
+
+    @router.get(
+        "/operators",
+        responses=_NOT_YET,
+        summary="What rules look at in the newest window, of an instance on average: for agents to read",
+    )
+    async def operators() -> Mapping[str, Mapping[str, float]]:
+        return of_operators(_measured(feed.latest))
 
     @router.get("/history", response_model=views.HistoryView, summary="The windows so far, as columns")
     async def history() -> Response:
@@ -90,9 +102,17 @@ def stream_routes(feed: Feed) -> APIRouter:
             viewer = feed.join(last_event_id, abort)
         except TooManyViewersError:
             raise ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages look at this run") from None
-        return StreamingResponse(feed.frames(viewer), media_type="text/event-stream")
+        return StreamingResponse(_while_allowed(request, feed.frames(viewer)), media_type="text/event-stream")
 
     return router
+
+
+async def _while_allowed(asking: Request, frames: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+    async with aclosing(frames):
+        async for frame in frames:
+            if not await still_may_look(asking):
+                return
+            yield frame
 
 
 def _measured(found: Found | None) -> Found:

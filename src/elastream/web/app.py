@@ -6,7 +6,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
@@ -15,11 +15,13 @@ from elastream._version import __version__
 from elastream.showing import views
 from elastream.web import problems
 from elastream.web.actions import Acting, action_routes
+from elastream.web.admission import check_may_look
 from elastream.web.api import reading_routes, stream_routes
 from elastream.web.feed import Feed
 from elastream.web.guard import Guard
 from elastream.web.metrics import add_metrics
 from elastream.web.problems import Problem, ProblemError
+from elastream.web.tokens import Tokens
 
 API = "/api/v1"
 _LATE_INTERVALS = 5  # without a window for so long, the manager is stuck
@@ -28,7 +30,12 @@ _PAGE = StaticFiles(directory=Path(__file__).parent / "page", html=True)
 
 
 def build_app(
-    feed: Feed, configuration: views.ConfigurationView, *, hosts: frozenset[str], acting: Acting | None = None
+    feed: Feed,
+    configuration: views.ConfigurationView,
+    *,
+    hosts: frozenset[str],
+    acting: Acting | None = None,
+    tokens: Tokens | None = None,
 ) -> FastAPI:
     app = FastAPI(
         title="elastream",
@@ -39,10 +46,14 @@ def build_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.acting = acting
+    app.state.acting, app.state.tokens = acting, tokens or Tokens()
     problems.install(app)
-    app.include_router(reading_routes(feed, configuration), prefix=API)
-    app.include_router(stream_routes(feed), prefix=API)
+    looking: dict[str, Any] = {
+        "dependencies": [Depends(check_may_look)],
+        "responses": problems.documented(HTTPStatus.UNAUTHORIZED),
+    }
+    app.include_router(reading_routes(feed, configuration), prefix=API, **looking)
+    app.include_router(stream_routes(feed), prefix=API, **looking)
     app.include_router(action_routes(feed), prefix=API)
     _add_probes(app, feed, configuration)
     add_metrics(app, feed)

@@ -12,7 +12,7 @@ import contextlib
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
 from elastream.manager.events import Event
@@ -61,9 +61,12 @@ class Feed:
     def __init__(self, pipeline: str, *, live: bool = True) -> None:
         self._pipeline = pipeline
         self._viewers: set[Viewer] = set()
+        self._connections = 2 * MOST_VIEWERS
         self._kept: deque[_KeptUpdate] = deque(maxlen=_MOST_KEPT)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._latest_at: float | None = None
+        self.latest: Snapshot | None = None
+        """The newest window, for those that measure with it; what is shown of it is in the history."""
         self._closed = False
         self.history = self._new_history(live=live)
 
@@ -97,9 +100,13 @@ class Feed:
 
     # In the server's loop
 
-    def serve_in(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on other threads' calls are carried out there."""
+    def serve_in(self, loop: asyncio.AbstractEventLoop, *, connections: int) -> None:
+        """From now on other threads' calls are carried out there.
+
+        Viewers hold their connections for as long as they like, so that half of them are left for requests.
+        """
         self._loop = loop
+        self._connections = connections
 
     @property
     def viewers(self) -> int:
@@ -112,13 +119,13 @@ class Feed:
 
     def join(self, after: str | None = None, on_drop: Callable[[], None] = lambda: None) -> Viewer:
         """One more viewer, which saw everything up to that update, or nothing."""
-        if len(self._viewers) >= MOST_VIEWERS:
+        if len(self._viewers) >= max(1, min(MOST_VIEWERS, self._connections // 2)):
             raise TooManyViewersError
         viewer = Viewer(on_drop=on_drop, missed=self._missed(after))
         self._viewers.add(viewer)
         return viewer
 
-    async def frames(self, viewer: Viewer) -> AsyncIterator[bytes]:
+    async def frames(self, viewer: Viewer) -> AsyncGenerator[bytes]:
         """What a viewer is sent: all that it has not seen, then what comes, and now and then a sign of life."""
         try:
             yield b"retry: 2000\n\n"
@@ -149,7 +156,7 @@ class Feed:
         return [_frame("run", self.history.id, self.history.view().model_dump_json())]
 
     def _add_snapshot(self, snapshot: Snapshot) -> None:
-        self._latest_at = time.monotonic()
+        self._latest_at, self.latest = time.monotonic(), snapshot
         self._tell(self.history.add_snapshot(snapshot))
 
     def _tell(self, update: views.Update) -> None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from elastream.web import problems
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-_HTTP = 80
+_USUAL_PORTS = {"http": 80, "https": 443}
 MOST_BODY = 1_000_000
 _HEADERS = {
     # no script, style or address but the server's own, and nobody may put the page in a frame
@@ -32,13 +32,13 @@ _HEADERS = {
 }
 
 
-def own_hosts(host: str, port: int, names: Iterable[str] = ()) -> frozenset[str]:
+def own_hosts(host: str, port: int, names: Iterable[str] = (), scheme: str = "http") -> frozenset[str]:
     """The values of Host that mean this server, which listens there and goes by these names, too."""
     given = [name.lower() for name in names]
     named = f"[{host}]" if ":" in host else host
     known = [*_LOOPBACK, named.lower(), *given]
-    # browsers leave out the port of http, and a name that stands for the server behind a proxy comes without any
-    bare = known if port == _HTTP else given
+    # browsers leave out the usual port, and a name that stands for the server behind a proxy comes without any
+    bare = known if port == _USUAL_PORTS[scheme] else given
     return frozenset([*(f"{name}:{port}" for name in known), *bare])
 
 

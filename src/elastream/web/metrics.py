@@ -6,9 +6,10 @@ text. What nobody measured has no sample, rather than a zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -20,9 +21,12 @@ from elastream.manager.phase import ManagerPhase
 from elastream.measurement.executor import EXECUTOR_QUANTITIES
 from elastream.measurement.quantity import Quantity
 from elastream.measurement.shown import OPERATOR_QUANTITIES
+from elastream.policies.outlook import OUTLOOK_QUANTITIES
 from elastream.showing import views
 from elastream.showing.deciding import is_deciding
 from elastream.showing.totals import COUNTED
+from elastream.web import problems
+from elastream.web.admission import check_may_look
 from elastream.web.feed import Feed
 
 _BATCH_PARTS = {"driver": "driver_s", "fixed": "fixed_s", "records": "records_s"}
@@ -37,11 +41,23 @@ def add_metrics(app: FastAPI, feed: Feed) -> None:
         tags=["probes"],
         summary="For Prometheus",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        dependencies=[Depends(check_may_look)],
+        responses={
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+            **problems.documented(HTTPStatus.UNAUTHORIZED),
+        },
     )
     async def metrics(request: Request) -> Response:
-        encoder, content_type = choose_encoder(request.headers.get("accept", ""))
+        encoder, content_type = _encoder(request.headers.get("accept", ""))
         return Response(encoder(registry), headers={"Content-Type": content_type})
+
+
+def _encoder(accepted: str) -> tuple[Callable[[Collector], bytes], str]:
+    """What was asked for; the plain format where a version is asked for that is no number."""
+    try:
+        return choose_encoder(accepted)
+    except (TypeError, ValueError):  # the library compares words with numbers
+        return choose_encoder("")
 
 
 class RunCollector(Collector):
@@ -72,6 +88,7 @@ class RunCollector(Collector):
         history = self._feed.history
         share = history.window.achieved_share if history.window is not None else None
         yield self._one("elastream_achieved_ratio", "Share of the required rate that was achieved.", share)
+        yield from self._latency(history.window, history.cost)
         yield self._one("elastream_manager_paused", "Whether scaling is paused.", history.manager.paused)
         text = "Whether the newest window was decided on."
         yield self._one("elastream_manager_deciding", text, is_deciding(history.manager.deciding))
@@ -87,6 +104,23 @@ class RunCollector(Collector):
         peak = history.cost.static_peak_instance_s
         text = "Instance seconds that every operator at its highest parallelism would have used so far."
         yield self._one("elastream_static_peak_instance_seconds", text, peak)
+
+    def _latency(self, window: views.WindowView | None, cost: views.CostView) -> Iterator[Metric]:
+        now_s, target_s = (None, None) if window is None else (window.latency_s, window.latency_target_s)
+        yield self._one("elastream_latency_seconds", "From end to end, on the slowest path.", now_s)
+        yield self._one("elastream_latency_target_seconds", "What it is to be at most.", target_s)
+        if target_s is not None:
+            for name, text, value in (
+                (
+                    "elastream_latency_asked_seconds",
+                    "Time for which a latency was asked for.",
+                    cost.latency_asked_s,
+                ),
+                ("elastream_latency_kept_seconds", "How much of that it was kept.", cost.latency_kept_s),
+            ):
+                counter = self._counter(name, text)
+                counter.add_metric([self._pipeline], value)
+                yield counter
 
     def _totals(self) -> Iterator[Metric]:
         history, totals = self._feed.history, self._feed.history.totals
@@ -166,6 +200,9 @@ class RunCollector(Collector):
         yield offered
         yield achieved
         yield processed
+        proposal = self._feed.history.proposal
+        named = [] if proposal is None else [(one.source, one) for one in proposal.outlook]
+        yield from self._gauges("source", OUTLOOK_QUANTITIES, named)
 
     def _nodes(self, window: views.WindowView) -> Iterator[Metric]:
         slots = self._gauge("elastream_node_slots", "Instances that the node can hold.", "node")

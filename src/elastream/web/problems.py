@@ -11,9 +11,10 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from elastream.formats import shown
+from elastream.errors import shown
 
 MEDIA_TYPE = "application/problem+json"
+_MOST_PART = 60
 
 
 class FieldProblem(BaseModel):
@@ -89,4 +90,10 @@ def install(app: FastAPI) -> None:
 
 def _field(entry: Mapping[str, Any]) -> FieldProblem:
     message = f"{entry['msg']}, found {shown(entry['input'])}" if "input" in entry else str(entry["msg"])
-    return FieldProblem(field=".".join(str(part) for part in entry["loc"]), message=message)
+    return FieldProblem(field=".".join(_part(part) for part in entry["loc"]), message=message)
+
+
+def _part(part: object) -> str:
+    """A key that was sent is part of the place: it may be of any length, and have half of a character in it."""
+    text = str(part)[:_MOST_PART].encode("utf-8", "backslashreplace").decode()
+    return text if len(str(part)) <= _MOST_PART else f"{text}..."

@@ -9,20 +9,21 @@ import hashlib
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path
 
 from pydantic import Field
 
 from elastream.dataflow import Dataflow
-from elastream.errors import InvalidInput
+from elastream.errors import ElastreamError, InvalidInput
 from elastream.formats import read_text
 from elastream.policies.rules.check import check_usable, doubts
 from elastream.policies.rules.sentences import sentence
 from elastream.policies.rules.yaml_form import parse_rules
 from elastream.showing.views import View
 from elastream.web.problems import ProblemError
+from elastream.web.rules_versions import RulesVersions, as_of_now
 
 
 class RuleRemark(View):
@@ -38,6 +39,13 @@ class RulesCheck(View):
     sentences: tuple[str, ...] = Field(description="each rule in English")
 
 
+class RulesVersionView(View):
+    version: str
+    at_s: float = Field(description="when it was put in place")
+    who: str
+    text: str
+
+
 class RulesView(View):
     file: str
     text: str
@@ -49,7 +57,8 @@ class RulesView(View):
 @dataclass(frozen=True, kw_only=True)
 class RulesFile:
     path: Path
-    dataflow: Dataflow
+    dataflow: Dataflow | None
+    """None where operators come and go."""
 
     @property
     def editable(self) -> bool:
@@ -80,16 +89,46 @@ class RulesFile:
             sentences=tuple(sentence(rule) for rule in document.rules.rules),
         )
 
-    def write(self, text: str, edited: str | None) -> RulesView:
+    def write(self, text: str, edited: str | None, who: str) -> RulesView:
         """Whole or not at all; refused where someone else has changed them since they were read."""
-        if edited is not None and edited != _version(self._text()):
+        before = self._text()
+        if edited is not None and edited != _version(before):
             raise ProblemError(HTTPStatus.CONFLICT, "the rules were changed meanwhile: look at them again")
         try:
+            self._note(before, text, who)
             _replace(self.path.resolve(), text)
         except OSError as error:
             detail = f"{self.path.name}: cannot be written: {error.strerror}"
             raise ProblemError(HTTPStatus.CONFLICT, detail) from None
+        except ElastreamError as error:
+            raise ProblemError(HTTPStatus.CONFLICT, str(error)) from None
         return self.read()
+
+    def versions(self) -> tuple[RulesVersionView, ...]:
+        """The oldest first."""
+        return tuple(RulesVersionView(**asdict(one)) for one in RulesVersions(self.path.resolve()).read())
+
+    def text_of(self, version: str | None) -> str:
+        """Of that version, or of the one that was there before the present one."""
+        now = _version(self._text())
+        known = self.versions()
+        if version is None:
+            places = [place for place, one in enumerate(known) if one.version == now]
+            before = known[: places[-1]] if places else known
+            found = [one for one in before if one.version != now]
+        else:
+            found = [one for one in known if one.version == version]
+        if not found:
+            what = "there is no version before this one" if version is None else f"there is no version {version!r}"
+            raise ProblemError(HTTPStatus.CONFLICT, f"{what} to go back to")
+        return found[-1].text
+
+    def _note(self, before: str, text: str, who: str) -> None:
+        versions = RulesVersions(self.path.resolve())
+        known = versions.read()
+        is_known = bool(known) and known[-1].version == _version(before)  # else an editor was here
+        found = [] if is_known else [as_of_now(_version(before), "the file", before)]
+        versions.note(*found, as_of_now(_version(text), who, text))
 
     def _text(self) -> str:
         try:

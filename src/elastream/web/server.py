@@ -12,27 +12,21 @@ from typing import Self
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from elastream.accepting import Acceptor, share_of_descriptors
 from elastream.errors import ElastreamError
 from elastream.showing import views
 from elastream.web.actions import Acting
 from elastream.web.address import Address
 from elastream.web.app import build_app
+from elastream.web.connections import MOST_CONNECTIONS, PageConnection, PageConnections
 from elastream.web.feed import Feed
 from elastream.web.guard import own_hosts
+from elastream.web.tokens import Tokens
 
 _TRIED = 20  # ports, from the one that was asked for
 _START_WITHIN_S = 30.0
 _END_WITHIN_S = 5.0
-
-
-class _PageConnection(H11Protocol):
-    """Lets a stream end its own connection at once, though the other side reads nothing any more."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, "abort": transport.abort}
 
 
 class Server:
@@ -45,19 +39,22 @@ class Server:
         address: Address,
         *,
         acting: Acting | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         self._feed = feed
         self._socket = _listening(address)
         self.port: int = self._socket.getsockname()[1]
         self.moved = address.port not in (0, self.port)
         """Whether the port that was asked for is in use by someone else."""
-        self.url = f"http://{f'[{address.host}]' if ':' in address.host else address.host}:{self.port}/"
-        hosts = own_hosts(address.host, self.port, address.names)
-        self.app: FastAPI = build_app(feed, configuration, hosts=hosts, acting=acting)
+        scheme = "http" if address.tls is None else "https"
+        self.url = f"{scheme}://{f'[{address.host}]' if ':' in address.host else address.host}:{self.port}/"
+        hosts = own_hosts(address.host, self.port, address.names, scheme)
+        self.app: FastAPI = build_app(feed, configuration, hosts=hosts, acting=acting, tokens=tokens)
+        self._tls = address.tls
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self.app,
-                http=_PageConnection,
+                http=PageConnection,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -67,6 +64,7 @@ class Server:
                 timeout_graceful_shutdown=1,
             )
         )
+        self.connections = PageConnections(self._server)
         self._up = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="elastream-web", daemon=True)
 
@@ -84,12 +82,21 @@ class Server:
         self._thread.join(_END_WITHIN_S)
 
     def _serve(self) -> None:
-        async def serve() -> None:
-            self._feed.serve_in(asyncio.get_running_loop())
-            self._up.set()
-            await self._server.serve(sockets=[self._socket])
+        asyncio.run(self._served())
 
-        asyncio.run(serve())
+    async def _served(self) -> None:
+        connections = self.connections
+        most = share_of_descriptors(MOST_CONNECTIONS)
+        self._feed.serve_in(asyncio.get_running_loop(), connections=most)
+        acceptor = Acceptor(self._socket, connections, most=most, tls=self._tls, make_room=connections.make_room)
+        beside = [asyncio.create_task(acceptor.run()), asyncio.create_task(connections.end_late())]
+        self._up.set()
+        try:
+            await self._server.serve(sockets=[])  # the acceptor accepts in its place
+        finally:
+            for task in beside:
+                task.cancel()
+            self._socket.close()
 
 
 def _listening(address: Address) -> socket.socket:

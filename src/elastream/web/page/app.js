@@ -1,5 +1,6 @@
 // Puts the page together: what comes from the run goes into the model, and what changed is drawn.
 
+import { Refused, ask, token } from "./api.js";
 import { Charts } from "./charts.js";
 import { Controls } from "./controls.js";
 import { Decisions, changesText } from "./decisions.js";
@@ -100,8 +101,11 @@ function footText() {
 }
 
 async function configure() {
-  const answer = await fetch(`${API}/configuration`).catch(() => null);
-  model.configuration = answer?.ok ? await answer.json() : model.configuration;
+  try {
+    model.configuration = await ask("GET", "configuration");
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+  }
   setText(byId("foot"), footText());
   changed(["manager"]);
 }
@@ -124,6 +128,12 @@ follow(`${API}/stream`, {
     status.show();
     setHidden(byId("run"), !model.run?.graph);
   },
+});
+
+byId("look").addEventListener("submit", (event) => {
+  event.preventDefault();
+  token.set(byId("look-token").value.trim());
+  byId("look-token").value = "";
 });
 
 setInterval(() => status.show(), 1_000); // how long ago the newest window came

@@ -9,6 +9,7 @@ const MOST_ROWS = 12;
 const MARK_SIZE = 5;
 const [THIN, WIDER, FEW] = [1.8, 1.7, 4];
 const [LABEL, SHORT_LABEL] = [78, 58]; // pixels that a time on the axis takes
+const HALF_A_LABEL = 26; // one at the edge would be cut off
 const REACH = 9; // pixels: how near to a mark a click means it
 let charts = 0;
 const ZONE_S = -60 * new Date().getTimezoneOffset();
@@ -164,7 +165,11 @@ export class Chart {
     const room = Math.max(2, Math.floor(this.#inner / LABEL));
     const short = isWall(from) ? Math.max(2, Math.floor(this.#inner / SHORT_LABEL)) : room;
     const { step, ticks } = timeTicks(from, to, { room, short, offsetS: isWall(from) ? ZONE_S : 0 });
-    const labels = ticks.map((at) => svg("text", { x: this.#x(at), y: bottom + 16, "text-anchor": "middle" }, tick(at, step)));
+    const labels = ticks.map((at) => {
+      const x = this.#x(at);
+      const place = x > width - HALF_A_LABEL ? { x: width, "text-anchor": "end" } : { x, "text-anchor": "middle" };
+      return svg("text", { ...place, y: bottom + 16 }, tick(at, step));
+    });
     this.grid.replaceChildren(...lines, ...labels);
   }
 

@@ -42,7 +42,9 @@ export class Charts {
     this.batches = new Batches(batches.body);
     this.batchPanel = batches;
     host.append(input.element, parallelism.element, metric.element, batches.element);
-    input.head.append(key([["offered", "arrives"], ["processed", "gets through"]]));
+    this.foreseenKey = key([["expected", "was expected"], ["prepared", "was prepared for"]]);
+    setHidden(this.foreseenKey, true);
+    input.head.append(key([["offered", "arrives"], ["processed", "gets through"]]), this.foreseenKey);
     metric.head.append(choice("What is shown of each operator", Object.entries(METRICS).map(([name, { title }]) => [title, name]), "backlog", (name) => {
       this.#metric = name;
       this.drawMetric();
@@ -94,16 +96,24 @@ export class Charts {
 
   drawInput() {
     const { sources } = this.#model.run.history;
-    const [offered, processed] = [[], []];
+    const [offered, processed, expected, prepared] = [[], [], [], []];
     for (const columns of sources.values()) {
       add(offered, columns.offered_per_s);
       add(processed, columns.processed_per_s);
+      add(expected, columns.expected_per_s);
+      add(prepared, columns.prepared_per_s);
     }
+    const foreseen = expected.some((value) => value !== null);
+    setHidden(this.foreseenKey, !foreseen);
     this.input.show({
       ...this.#frame(),
       series: [
         { name: "arrives", values: offered, style: "offered", kind: "area" },
         { name: "gets through", values: processed, style: "processed", kind: "line" },
+        ...(foreseen ? [
+          { name: "was prepared for", values: prepared, style: "prepared", kind: "line" },
+          { name: "was expected", values: expected, style: "expected", kind: "line" },
+        ] : []),
       ],
     });
   }

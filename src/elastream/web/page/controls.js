@@ -173,8 +173,8 @@ export class Controls {
 
 /** The address that `elastream run` prints may carry the token behind a #, which no browser sends anywhere. */
 function tokenOfAddress() {
-  const found = /^#token=([\w-]+)$/.exec(location.hash);
+  const found = /^#token=([!-~]+)$/.exec(location.hash);
   if (!found) return;
-  token.set(found[1]);
   history.replaceState(null, "", location.pathname);
+  token.set(found[1]);
 }

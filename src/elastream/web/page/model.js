@@ -107,7 +107,7 @@ function push(all, row, length, fields) {
   for (const field of fields) columns[field].push(row[field]);
 }
 
-const SOURCE_FIELDS = ["offered_per_s", "achieved_per_s", "processed_per_s"];
+const SOURCE_FIELDS = ["offered_per_s", "achieved_per_s", "processed_per_s", "expected_per_s", "prepared_per_s", "forecast_error"];
 
 function pad(columns, length) {
   for (const column of Object.values(columns)) while (column.length < length) column.push(null);

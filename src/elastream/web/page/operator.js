@@ -24,7 +24,18 @@ export function showOperator(host, model, name, { onClose }) {
 
 function sourceFacts(model, name) {
   const source = model.run.window?.sources.find((found) => found.name === name);
-  return [["Arrives", rate(source?.offered_per_s)], ["Gets in", rate(source?.achieved_per_s)], ["Goes through all of the pipeline", rate(source?.processed_per_s)], ["Read by", readers(model, name)]];
+  return [["Arrives", rate(source?.offered_per_s)], ["Gets in", rate(source?.achieved_per_s)], ["Goes through all of the pipeline", rate(source?.processed_per_s)], ...outlookFacts(model, name), ["Read by", readers(model, name)]];
+}
+
+function outlookFacts(model, name) {
+  const said = model.run.proposal?.outlook.find(({ source }) => source === name);
+  if (!said) return [];
+  return [
+    ["Expected", `${rate(said.expected_per_s)} in ${duration(said.ahead_s)}`, "as far as the forecast is trusted"],
+    ["Prepared for", rate(said.at_most_per_s), "more is rare enough, by what being short costs"],
+    ["Forecast off by", `${percent(said.error)}; no change: ${percent(said.last_value_error)}`, "the mean error of such forecasts, and of expecting no change"],
+    ["Trusted", percent(said.trusted), "how much of the forecast counts"],
+  ];
 }
 
 const readers = (model, name) => model.run.graph.edges.filter(({ producer }) => producer === name).map(({ consumer }) => consumer).join(", ") || NOTHING;

@@ -64,7 +64,7 @@ export class Executors {
 const total = (executors, field) => executors.reduce((sum, executor) => sum + (executor[field] ?? 0), 0);
 
 function allText(executors) {
-  return `${plural(executors.length, "executor")} with ${plural(total(executors, "cores"), "core")}, ${number(total(executors, "busy_cores"))} busy`;
+  return `${plural(executors.length, "executor")} with ${plural(total(executors, "cores"), "slot")}, ${number(total(executors, "busy_cores"))} busy`;
 }
 
 function executorRow({ id, host, node }) {
@@ -75,12 +75,13 @@ function executorRow({ id, host, node }) {
 }
 
 function fillExecutor({ element, value, fill, more }, executor) {
-  const { cores, busy_cores: busy, active_tasks: tasks, memory_used_bytes: used, memory_bytes: all, peak_heap_bytes: heap, leaving } = executor;
+  const { cores, processors, busy_cores: busy, active_tasks: tasks, memory_used_bytes: used, memory_bytes: all, peak_heap_bytes: heap, leaving } = executor;
   element.dataset.leaving = leaving;
-  setText(value, busy === null ? plural(cores, "core") : `${number(busy)} of ${plural(cores, "core")} busy`);
+  setText(value, busy === null ? plural(cores, "slot") : `${number(busy)} of ${plural(cores, "slot")} busy`);
   fill.style.width = `${Math.min(1, (busy ?? 0) / cores) * 100}%`;
   setText(more, [
     leaving && "leaving, takes no more tasks",
+    processors !== null && `on ${plural(processors, "core")}`,
     `${plural(tasks, "task")} now`,
     all !== null && `${bytes(used)} of ${bytes(all)} for blocks`,
     heap !== null && `heap ${bytes(heap)} at most`,

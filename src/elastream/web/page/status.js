@@ -21,6 +21,7 @@ export class Status {
     setHidden(byId("run"), !measured);
     setHidden(byId("empty"), measured);
     if (!measured) this.#empty();
+    setHidden(byId("look"), connection !== "refused");
     this.#connection();
     this.#phase();
     const shown = [...this.#news(connection)];
@@ -30,7 +31,8 @@ export class Status {
 
   #empty() {
     const { run, connection } = this.model;
-    if (run && connection !== "lost") this.#say(run.live ? "Nothing measured yet" : "Nothing was recorded", run.live ? "The run has begun. The first window comes after one interval." : "The recording has no window.");
+    if (connection === "refused") this.#say("Looking needs a token", "Whoever runs this has given out tokens for it. Yours is missing, not known, or has ended.");
+    else if (run && connection !== "lost") this.#say(run.live ? "Nothing measured yet" : "Nothing was recorded", run.live ? "The run has begun. The first window comes after one interval." : "The recording has no window.");
     else if (connection === "lost") this.#say("No connection", "The run does not answer. Trying again by itself.");
     else this.#say("Connecting", "Waiting for the run to answer.");
   }
@@ -46,6 +48,7 @@ export class Status {
     const atS = run?.window?.at_s;
     const [state, text] =
       connection === "lost" ? ["lost", "Connection lost, trying again"]
+      : connection === "refused" ? ["lost", "Looking needs a token"]
       : !run ? ["connecting", "Connecting"]
       : !run.live ? ["finished", this.model.configuration?.shown === "recording" ? "Recording" : "Finished"]
       : !run.graph ? ["waiting", "Live, nothing measured yet"]
@@ -65,12 +68,14 @@ export class Status {
   #phase() {
     const manager = this.model.run?.manager;
     const blind = manager?.deciding.startsWith("not deciding") && manager.phase !== "warming up" && "not deciding";
-    const told = manager && [manager.paused && "scaling paused", manager.dry_run && "dry run", blind, manager.phase].filter(Boolean).join(" · ");
+    const decides = manager?.phase === "observing" && manager.deciding.startsWith("deciding") && "deciding";
+    const told = manager && [manager.paused && "scaling paused", manager.dry_run && "dry run", blind, decides || manager.phase].filter(Boolean).join(" · ");
     const pill = byId("phase");
     setHidden(pill, !told);
     setText(pill, told ?? "");
-    pill.title = manager?.deciding || "What the manager is doing";
     pill.dataset.tone = blind || manager?.paused || manager?.phase in STOPPED ? "strained" : "quiet";
+    setHidden(byId("deciding"), !manager?.deciding || manager.deciding === decides); // the pill says it
+    setText(byId("deciding"), capital(manager?.deciding ?? ""));
   }
 
   #title() {
@@ -89,6 +94,9 @@ export class Status {
     if (connection === "lost" && run?.window) {
       yield { key: "lost", tone: "strained", title: "Connection lost.", text: `Shown is what came until ${dayAndTime(run.window.at_s)}. It is taken up again by itself.` };
     }
+    if (connection === "refused" && run?.window) {
+      yield { key: "refused", tone: "strained", title: "The token has ended, or was taken back.", text: `Shown is what came until ${dayAndTime(run.window.at_s)}.` };
+    }
     if (!run) return;
     if (run.manager.phase in STOPPED) {
       const last = run.events.findLast(({ kind }) => kind === "phase");
@@ -97,7 +105,8 @@ export class Status {
     const since = run.window ? run.window.at_s - RECENT_WINDOWS * run.window.window_s : -Infinity;
     const trouble = run.events.findLast(({ kind }) => kind === "trouble");
     if (trouble && trouble.at_s >= since) yield { key: "trouble", tone: "behind", title: `Trouble at ${time(trouble.at_s)}.`, text: trouble.text };
-    if (run.window?.missing.length) yield { key: "missing", tone: "strained", title: "Not everything could be measured.", text: run.window.missing.join("; ") };
+    const told = run.manager.deciding.includes(run.window?.missing.join("; ")); // why nothing is decided stands below
+    if (run.window?.missing.length && !told) yield { key: "missing", tone: "strained", title: "Not everything could be measured.", text: run.window.missing.join("; ") };
     for (const note of run.window?.notes ?? []) yield { key: `note ${note}`, tone: "strained", title: "Note:", text: note };
   }
 }

@@ -1,30 +1,47 @@
 // The connection to the run: everything to begin with, then what changes, pushed by the server.
 
+import { authorization } from "./api.js";
+
 const FIRST_WAIT_MS = 1_000;
 const LONGEST_WAIT_MS = 15_000;
+const REFUSED = [401, 403];
 
 /**
- * Calls `onRun` with a whole run, `onUpdate` with what came since, `onState` with connecting, open or lost.
- * The browser connects again by itself and says where it stopped, so that only what was missed is sent; where it
- * gives up (the server answered, but not with a stream) this begins anew, a little later each time.
+ * Calls `onRun` with a whole run, `onUpdate` with what came since, `onState` with connecting, open, lost or refused.
+ * Where the connection ends another is made, a little later each time, which says where the last one stopped, so that
+ * only what was missed is sent. Not an EventSource, which cannot carry the token of those who may look.
  */
 export function follow(address, { onRun, onUpdate, onState }) {
+  const told = { run: onRun, update: onUpdate };
   let waitMs = FIRST_WAIT_MS;
   let timer = 0;
-  let source = null;
+  let lastId = "";
+  let isOpen = false;
+  let current = new AbortController();
 
-  const connect = () => {
-    source = new EventSource(address);
-    source.addEventListener("open", () => {
+  const connect = async () => {
+    const mine = (current = new AbortController());
+    const ended = (state) => {
+      if (mine !== current) return; // another was made meanwhile
+      isOpen = false;
+      onState(state);
+      if (state === "lost") later();
+    };
+    try {
+      const headers = { Accept: "text/event-stream", ...authorization(), ...(lastId && { "Last-Event-ID": lastId }) };
+      const answer = await fetch(address, { headers, cache: "no-store", signal: mine.signal });
+      if (!answer.ok) return ended(REFUSED.includes(answer.status) ? "refused" : "lost");
       waitMs = FIRST_WAIT_MS;
+      isOpen = true;
       onState("open");
-    });
-    source.addEventListener("run", (event) => onRun(JSON.parse(event.data)));
-    source.addEventListener("update", (event) => onUpdate(JSON.parse(event.data)));
-    source.addEventListener("error", () => {
-      onState("lost");
-      if (source.readyState === EventSource.CLOSED) later();
-    });
+      for await (const { event, id, data } of eventsOf(answer.body)) {
+        if (id) lastId = id;
+        if (event in told) told[event](JSON.parse(data));
+      }
+    } catch (error) {
+      if (!isOfConnection(error)) setTimeout(() => { throw error; }); // told as any error of the page
+    }
+    ended("lost");
   };
   const later = () => {
     clearTimeout(timer);
@@ -32,15 +49,41 @@ export function follow(address, { onRun, onUpdate, onState }) {
     waitMs = Math.min(LONGEST_WAIT_MS, waitMs * 2);
   };
   const now = () => {
-    if (source.readyState === EventSource.OPEN) return;
+    if (isOpen) return;
     clearTimeout(timer);
-    source.close();
+    current.abort();
     connect();
   };
-  // a laptop that wakes up, a phone that is back in a network: no need to wait
+  // a laptop that wakes up, a phone that is back in a network, another token: no need to wait
   addEventListener("online", now);
-  addEventListener("pagehide", () => source.close());
+  addEventListener("token", now);
+  addEventListener("pagehide", () => {
+    isOpen = false;
+    current.abort();
+  });
   addEventListener("pageshow", (event) => event.persisted && now());
   onState("connecting");
   connect();
+}
+
+const isOfConnection = (error) => error instanceof TypeError && /fetch|network/i.test(error.message) || error.name === "AbortError";
+
+/** Server-Sent Events as they are written here: a line for each field, and an empty one behind each event. */
+async function* eventsOf(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += value;
+    const end = rest.lastIndexOf("\n\n");
+    if (end < 0) continue;
+    for (const text of rest.slice(0, end).split("\n\n")) yield Object.fromEntries(text.split("\n").map(field));
+    rest = rest.slice(end + 2);
+  }
+}
+
+function field(line) {
+  const at = line.indexOf(": ");
+  return [line.slice(0, Math.max(0, at)), line.slice(at + 2)];
 }

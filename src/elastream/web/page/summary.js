@@ -36,8 +36,9 @@ export class Summary {
     this.#set("instances", number(sum(scaled.map(({ parallelism }) => parallelism))), peak === null ? "" : `${number(peak)} at most`);
     const [waiting, most] = worst(scaled, "backlog");
     this.#set("backlog", number(sum(scaled.map(({ backlog }) => backlog))), waiting ? `most wait for ${waiting}` : most === null ? "not measured" : "nothing waits");
-    const [slowest, latency] = worst(scaled, "latency_s");
-    this.#set("latency", duration(latency), slowest ? `at ${slowest}` : latency === null ? "not measured" : "");
+    const [slowest] = worst(scaled, "latency_s");
+    const latency = window?.latency_s ?? null;
+    this.#set("latency", duration(latency), latencyNote(window, cost) ?? (slowest ? `most at ${slowest}` : latency === null ? "not measured" : ""));
     const late = scaled.map(({ name }) => ({ name, late: model.lateOf(name) }));
     const [dropping, lost] = worst(late, "late");
     setHidden(this.tiles.late.element, lost === null); // only where there is event time
@@ -58,6 +59,13 @@ function tile(name, note = "", mark = null) {
   const small = make("span", { class: "tile-note" }, note);
   const element = make("div", { class: "tile" }, make("span", { class: "tile-name" }, name), make("span", { class: "tile-main" }, mark, value), small);
   return { element, value, note: small };
+}
+
+/** Where a latency was asked for: what it is, and for how long it has been kept. */
+function latencyNote(window, cost) {
+  if (!window?.latency_target_s) return null;
+  const kept = cost.latency_asked_s > 0 ? `, kept ${percent(cost.latency_kept_s / cost.latency_asked_s)} of the time` : "";
+  return `of ${duration(window.latency_target_s)}${kept}`;
 }
 
 const KEPT_UP = 0.95; // as the server has it
