@@ -4,7 +4,8 @@
 
 `machines` keeps the running tasks of every machine and can be as parallel as there are machines; `cluster` needs
 all of them and is `fixed`. What an event costs in either may be emulated, so that the thesis's static test (5.3.4)
-says something on a machine with few cores: waiting needs none.
+says something on a machine with few cores: waiting needs none. It may also be computed, up to the cores that there
+are.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .google_trace import AS_FAST_AS_POSSIBLE, EXTRACT, replayed
 SOURCE, MACHINES, CLUSTER, RESULTS = "task_events", "machines", "cluster", "results"
 MOST_INSTANCES = 8
 """The thesis: efficiency drops dramatically beyond."""
+_STEPS_PER_US = 20
 _SUMS = "tasks double, cpu double, memory double, disk double"
 _TOLD = f"machine bigint, interval bigint, first bigint, last bigint, events bigint, {_SUMS}"
 _RESULT = f"at_s bigint, machine bigint, statistic string, {_SUMS}"
@@ -41,8 +43,10 @@ def google_query(
     most_instances: int = MOST_INSTANCES,
     machine_cost_us: int = 0,
     cluster_cost_us: int = 0,
+    computes: bool = False,
 ) -> Pipeline:
-    """Results are kept in a folder; costs are those of one event."""
+    """Results are kept in a folder; costs are those of one event, waited for or computed."""
+    costs = computing if computes else costing
     pipeline = Pipeline("google_trace")
 
     @pipeline.source
@@ -51,11 +55,11 @@ def google_query(
 
     @pipeline.operator(reads=SOURCE, state_partitions=most_instances)
     def machines(task_events: DataFrame) -> DataFrame:
-        return machine_states(costing(task_events, F.lit(machine_cost_us)), interval_s)
+        return machine_states(costs(task_events, F.lit(machine_cost_us)), interval_s)
 
     @pipeline.operator(reads=MACHINES, fixed=True, state_partitions=1)
     def cluster(machines: DataFrame) -> DataFrame:
-        return cluster_statistics(costing(machines, F.col("events") * cluster_cost_us), interval_s)
+        return cluster_statistics(costs(machines, F.col("events") * cluster_cost_us), interval_s)
 
     pipeline.keep(RESULTS, reads=CLUSTER, folder=results)
     return pipeline
@@ -67,6 +71,13 @@ def costing(frame: DataFrame, microseconds: Any) -> DataFrame:
         F.lit("java.util.concurrent.locks.LockSupport"), F.lit("parkNanos"), (microseconds * 1000).cast("bigint")
     )
     return frame.where((microseconds == 0) | (waited != ""))  # it gives 'null'
+
+
+def computing(frame: DataFrame, microseconds: Any) -> DataFrame:
+    """Every record takes about so long of a core in the JVM; how long exactly differs from machine to machine."""
+    steps = (microseconds * _STEPS_PER_US).cast("int")
+    total = F.aggregate(F.sequence(F.lit(0), steps), F.lit(0.0), lambda sum_, step: sum_ + F.sqrt(step))
+    return frame.where((microseconds == 0) | (total >= 0))
 
 
 def machine_states(events: DataFrame, interval_s: int = INTERVAL_S) -> DataFrame:

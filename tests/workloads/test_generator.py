@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,7 @@ from elastream.engines.spark.channels.segments import SegmentLog
 from elastream.errors import InvalidInput
 from elastream.workloads import generator
 from elastream.workloads.generator import generate, records_of, sentence, table
-
-_PATIENCE_S = 60.0
+from tests.patience import PATIENCE_S, wait_until
 
 
 class ManualClock:
@@ -154,11 +152,8 @@ def test_records_that_cannot_be_made_are_refused(name: str, said: str) -> None:
 
 
 def wait_for(log: SegmentLog, count: int, process: subprocess.Popen[str]) -> None:
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while log.head().records < count:
-        assert process.poll() is None, "the generator ended by itself"
-        assert time.monotonic() < deadline_s, f"there are {log.head().records} records, not {count}"
-        time.sleep(0.02)
+    wait_until(lambda: log.head().records >= count or process.poll() is not None, f"{count} records")
+    assert process.poll() is None, "the generator ended by itself"
 
 
 def command(log: SegmentLog, load: str) -> list[str]:
@@ -181,7 +176,7 @@ def test_a_terminated_process_ends_after_a_whole_write(log: SegmentLog) -> None:
         try:
             wait_for(log, 100, process)
             process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=_PATIENCE_S)
+            _, said = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert (process.returncode, said) == (0, "")
@@ -192,7 +187,7 @@ def test_a_terminated_process_ends_after_a_whole_write(log: SegmentLog) -> None:
 
 def test_a_bad_load_is_told_in_one_line(log: SegmentLog) -> None:
     ended = subprocess.run(
-        command(log, "stairs: [1, 2]"), capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+        command(log, "stairs: [1, 2]"), capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: --load: ")

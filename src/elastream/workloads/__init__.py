@@ -1,1 +1,1 @@
-"""Load for pipelines on Spark: the process that writes to a feed, and how such a process ends."""
+"""Load for pipelines on Spark: the processes that write to feeds, how they end, and the events of Nexmark."""
