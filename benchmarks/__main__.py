@@ -10,14 +10,20 @@ from dataclasses import asdict
 from functools import partial
 
 from benchmarks import (
+    attached_overhead,
     channel_throughput,
     cpu_bound,
     decentralized_steps,
     decision_time,
-    disk,
     event_time_backlog,
+    fixed_cost,
+    hostile_connections,
     measuring_overhead,
+    monitoring_election,
     monitoring_master,
+    mutated_inputs,
+    nexmark,
+    nexmark_events,
     node_choice,
     page,
     publication,
@@ -25,6 +31,8 @@ from benchmarks import (
     serving_memory,
     serving_viewers,
     simulated_day,
+    soak,
+    syncing,
     wire_fuzz,
 )
 from benchmarks.measure import Benchmark, Measure, Report
@@ -52,6 +60,18 @@ BENCHMARKS = (
         quick=partial(simulated_day.run, duration_s=3600.0, repeats=1),
     ),
     Benchmark(
+        name="syncing",
+        question="What does it cost to wait for the disk, so that a power loss loses nothing?",
+        run=syncing.run,
+        quick=partial(syncing.run, batches=3),
+    ),
+    Benchmark(
+        name="nexmark-events",
+        question="How many events of Nexmark does one core make and write?",
+        run=nexmark_events.run,
+        quick=partial(nexmark_events.run, events=50_000, repeats=1),
+    ),
+    Benchmark(
         name="decentralized-steps",
         question="How fast are 1,000 instances that scale themselves simulated?",
         run=decentralized_steps.run,
@@ -65,10 +85,24 @@ BENCHMARKS = (
         minutes=2,
     ),
     Benchmark(
+        name="monitoring-election",
+        question="What becomes of readings and rules when masters die, all of them and one after the other?",
+        run=monitoring_election.run,
+        quick=partial(monitoring_election.run, agents=6, operators=2, outage_s=10.0, kills=1, interval_s=1.0),
+        minutes=18,
+    ),
+    Benchmark(
         name="wire-fuzz",
         question="Do a million random frames crash a monitoring master's decoder, or grow its memory?",
         run=wire_fuzz.run,
         quick=partial(wire_fuzz.run, frames=10_000),
+    ),
+    Benchmark(
+        name="mutated-inputs",
+        question="Does one of a million mutated files, frames, requests cost a second, 200 MB, an error?",
+        run=mutated_inputs.run,
+        quick=partial(mutated_inputs.run, inputs=5_000, kept=None),
+        minutes=30,
     ),
     Benchmark(
         name="page",
@@ -88,7 +122,14 @@ BENCHMARKS = (
         name="rescale-pause",
         question="How long does an operator on Spark stand still when it is rescaled, and why?",
         run=rescale_pause.run,
-        quick=partial(rescale_pause.run, rescales=3, stateless=2, restarts=1, keys=20_000),
+        quick=partial(rescale_pause.run, rescales=3, stateless=2, moves=1, kills=1, keys=20_000, more_keys=40_000),
+        minutes=15,
+    ),
+    Benchmark(
+        name="fixed-cost",
+        question="What does a batch on Spark cost beside its records, and what do our settings save?",
+        run=fixed_cost.run,
+        quick=partial(fixed_cost.run, operators=2, warm_up=3, batches=3),
         minutes=6,
     ),
     Benchmark(
@@ -113,11 +154,32 @@ BENCHMARKS = (
         minutes=10,
     ),
     Benchmark(
+        name="nexmark",
+        question="How many actions and instance-seconds do policies take for Nexmark, how long are they behind?",
+        run=nexmark.run,
+        quick=nexmark.quick,
+        minutes=300,
+    ),
+    Benchmark(
         name="measuring-overhead",
         question="What does measuring cost a pipeline on Spark?",
         run=measuring_overhead.run,
         quick=partial(measuring_overhead.run, pairs=1, often_pairs=1, window_s=10.0),
         minutes=30,
+    ),
+    Benchmark(
+        name="hostile-connections",
+        question="What do 10,000 connections, idle, slow and hostile, cost a pipeline and a master?",
+        run=hostile_connections.run,
+        quick=partial(hostile_connections.run, connections=300, pairs=1, window_s=40.0),
+        minutes=8,
+    ),
+    Benchmark(
+        name="attached-overhead",
+        question="What does being attached to cost a job of somebody else?",
+        run=attached_overhead.run,
+        quick=partial(attached_overhead.run, pairs=1, window_s=5.0),
+        minutes=13,
     ),
     Benchmark(
         name="serving-viewers",
@@ -127,11 +189,18 @@ BENCHMARKS = (
         minutes=12,
     ),
     Benchmark(
-        name="disk",
-        question="Does a pipeline that runs for long need more and more disk, or time to look through it?",
-        run=disk.run,
-        quick=partial(disk.run, early_s=70.0, late_s=180.0),
+        name="soak",
+        question="Does a pipeline that runs for long need more and more disk, memory, descriptors, threads, time?",
+        run=soak.run,
+        quick=partial(soak.run, early_s=70.0, late_s=180.0),
         minutes=16,
+    ),
+    Benchmark(
+        name="soak-two-hours",
+        question="The same, after two hours by after half an hour",
+        run=partial(soak.run, early_s=1_800.0, late_s=7_200.0),
+        quick=partial(soak.run, early_s=70.0, late_s=180.0),
+        minutes=121,
     ),
     Benchmark(
         name="cpu-bound",

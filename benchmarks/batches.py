@@ -79,12 +79,42 @@ def parts_text(parts_s: Mapping[str, float], least_s: float = 0.0005) -> str:
     return ", ".join(f"{name} {1000 * part:.0f} ms" for name, part in parts_s.items() if part >= least_s)
 
 
-# A rescale: where the time goes
+# A rescale that stops nothing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Around:
+    """When batches ended around an action: some before it, the one under way, and the first with its effect."""
+
+    before_s: Sequence[float]
+    after_s: Sequence[float]
+
+    @property
+    def usual_s(self) -> float:
+        """The time between two ends, without the two last, with which the action is compared."""
+        return median(_gaps(self.before_s[:-2]))
+
+    @property
+    def pause_s(self) -> float:
+        """How much longer than usual nothing was finished."""
+        return max(0.0, max(_gaps((self.before_s[-1], *self.after_s[:2]))) - self.usual_s)
+
+    @property
+    def pause_without_s(self) -> float:
+        """The same of two batches before the action: what batches differ by when nothing is done."""
+        return max(0.0, max(_gaps(self.before_s[-3:])) - self.usual_s)
+
+
+def _gaps(ends_s: Sequence[float]) -> list[float]:
+    return [later - earlier for earlier, later in pairwise(ends_s)]
+
+
+# State that is moved: where the time goes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Marks:
-    """When the steps of one rescale of a stateful operator happened, by the wall clock."""
+    """When the steps of one rescale beyond the state partitions happened, by the wall clock."""
 
     last_end_s: float
     """The last batch that ended before the action."""
@@ -92,6 +122,8 @@ class Marks:
     stop_s: float
     """Spark was told to stop: the batch that was under way is committed."""
     stopped_s: float
+    moved_s: float
+    """The state is in its new partitions."""
     started_s: float
     """Spark has accepted the new query."""
     first: Batch
@@ -107,6 +139,7 @@ PHASES = (
     "until the action was asked for",
     "waiting for the batch under way",
     "stop",
+    "moving the state",
     "start of the query",
     "initializing: plan, checkpoint, Python source process",
     "first batch: planning and bookkeeping",
@@ -134,6 +167,7 @@ def breakdown_s(marks: Marks) -> dict[str, float]:
         max(marks.last_end_s, marks.asked_s),
         max(marks.last_end_s, marks.stop_s),
         marks.stopped_s,
+        marks.moved_s,
         marks.started_s,
         first.began_s,
     )

@@ -55,7 +55,7 @@ from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.workloads.generator import SCHEMA
 
-LEAST_RATIO = 0.8
+LEAST_RATIO = 0.95
 _KEYS = 1_000
 _TASKS = 2
 _STATE_PARTITIONS = 4

@@ -42,7 +42,7 @@ from elastream.engines.spark.pipeline import Pipeline
 from elastream.manager.knobs import Knobs
 from elastream.workloads.generator import SCHEMA
 
-MOST_PERCENT = 3.0
+MOST_PERCENT = 1.0
 _OFTEN_S = 1.0
 _BATCH_INTERVAL_S = 1.0
 _STEADY_PER_S = 2_000

@@ -51,7 +51,7 @@ async def run(port: int, first: int, count: int, instances: int) -> Mapping[str,
         "hello_bytes": hello_bytes,
         "taken": sum(each.agent.taken for each in clients),
         "unacknowledged": sum(each.agent.kept for each in clients),
-        "dropped": sum(each.agent.dropped for each in clients),
+        "thinned": sum(each.agent.thinned for each in clients),
     }
 
 

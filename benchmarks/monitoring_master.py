@@ -11,18 +11,19 @@ frames cost without any metric in them.
 from __future__ import annotations
 
 import json
+import logging
 import select
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -87,6 +88,7 @@ class FixedSizes:
 
 def serve(folder: Path, agents: int, asked: str) -> None:
     """Until a line comes on standard input; then what was seen, as JSON. A line says when all are there."""
+    logging.basicConfig(level=logging.WARNING)
     latencies_s: list[float] = []
     evaluated = 0
 
@@ -94,6 +96,7 @@ def serve(folder: Path, agents: int, asked: str) -> None:
         nonlocal evaluated
         now_s = time.time()
         evaluated += len(found.readings)
+        evaluated += sum(max(map(len, late.values.values()), default=0) for late in found.late)
         if not latencies_s and len(found.readings) == agents:
             print("complete", flush=True)
         if latencies_s or len(found.readings) == agents:
@@ -120,7 +123,6 @@ def serve(folder: Path, agents: int, asked: str) -> None:
                 "readings": counts.readings,
                 "evaluated": evaluated,
                 "late": counts.late,
-                "superseded": counts.superseded,
                 "received_bytes": counts.received_bytes,
                 "latencies_s": latencies_s,
             }
@@ -192,16 +194,27 @@ def run(*, agents: int = 200, duration_s: float = 60.0, short_s: float = 8.0) ->
     )
 
 
-def observe(asked: str, *, agents: int, duration_s: float) -> Seen:
+def observe(
+    asked: str,
+    *,
+    agents: int,
+    duration_s: float,
+    meanwhile: Callable[[int, int], None] = lambda pid, port: None,
+    errors: IO[str] | None = None,
+) -> Seen:
+    """`meanwhile` is called once all agents are there, with the process of the master and its port."""
     each = agents // _AGENT_PROCESSES
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        master = _process(stack, "benchmarks.monitoring_master", "--serve", folder, str(agents), asked)
+        master = _process(
+            stack, "benchmarks.monitoring_master", "--serve", folder, str(agents), asked, errors=errors
+        )
         port = _line(master)
         sides = [
             _process(stack, "benchmarks.monitoring_agents", port, str(first), str(each), str(_INSTANCES))
             for first in range(0, agents, each)
         ]
         assert _line(master) == "complete", "all agents are there"
+        meanwhile(master.pid, int(port))
         cpu_share = _cpu_share(master.pid, duration_s)
         told = [json.loads(_ended(side)) for side in sides]
         seen = json.loads(_ended(master))
@@ -214,10 +227,12 @@ def observe(asked: str, *, agents: int, duration_s: float) -> Seen:
     )
 
 
-def _process(stack: ExitStack, module: str, *arguments: str) -> subprocess.Popen[str]:
+def _process(
+    stack: ExitStack, module: str, *arguments: str, errors: IO[str] | None = None
+) -> subprocess.Popen[str]:
     """It is gone at the latest when the stack ends."""
     command = [sys.executable, "-m", module, *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
     stack.enter_context(process)
     stack.callback(process.kill)
     return process

@@ -16,8 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import median
 
@@ -59,18 +59,12 @@ class Window:
     """Of the processor time that there was, what the driver's Python and the viewers took."""
 
 
+Crowd = Callable[[Feed, int], AbstractContextManager[list[psutil.Process]]]
+"""Of a feed and the port where it is served: the processes of the page while that is done to it."""
+
+
 def run(*, pairs: int = 10, window_s: float = 30.0) -> Report:
-    feed = Feed("viewers")
-    shown = ConfigurationView(pipeline="", shown="run", policy="ds2", options=(), knobs=(), acts=False)
-    with session("viewers", slots=_SLOTS) as spark, temporary_folder() as folder:
-        put_backlog(channel(folder, "sentences"), commits=4_000, records_each=1_000_000)
-        with (
-            running(spark, pipeline(), folder, batch_interval_s=1.0, channel_bound=400_000) as engine,
-            Server(feed, shown, Address(port=0)) as server,
-        ):
-            await_batches(checkpoint(folder, "counts"), _WARM_UP_BATCHES)
-            with _measured(engine, feed):
-                found = [_pair(engine, feed, server.port, window_s, number) for number in range(pairs)]
+    found = compared(_viewers, pairs=pairs, window_s=window_s)
     lost = ratio_of_pairs([(on.records_per_s, off.records_per_s) for on, off in found]).minus_from(1.0)
     taken = median_between([on.page_share - off.page_share for on, off in found])
     return Report(
@@ -83,6 +77,21 @@ def run(*, pairs: int = 10, window_s: float = 30.0) -> Report:
     )
 
 
+def compared(crowd: Crowd, *, pairs: int, window_s: float) -> list[tuple[Window, Window]]:
+    """The same pipeline at full speed with a crowd at its page, and without."""
+    feed = Feed("viewers")
+    shown = ConfigurationView(pipeline="", shown="run", policy="ds2", options=(), knobs=(), acts=False)
+    with session("viewers", slots=_SLOTS) as spark, temporary_folder() as folder:
+        put_backlog(channel(folder, "sentences"), commits=4_000, records_each=1_000_000)
+        with (
+            running(spark, pipeline(), folder, batch_interval_s=1.0, channel_bound=400_000) as engine,
+            Server(feed, shown, Address(port=0)) as server,
+        ):
+            await_batches(checkpoint(folder, "counts"), _WARM_UP_BATCHES)
+            with _measured(engine, feed):
+                return [_pair(crowd, engine, feed, server.port, window_s, number) for number in range(pairs)]
+
+
 def _bounded(what: str, found: Estimate) -> tuple[Measure, Measure]:
     between = (100 * found.low, 100 * found.high)
     return (
@@ -91,10 +100,12 @@ def _bounded(what: str, found: Estimate) -> tuple[Measure, Measure]:
     )
 
 
-def _pair(engine: SparkEngine, feed: Feed, port: int, window_s: float, number: int) -> tuple[Window, Window]:
+def _pair(
+    crowd: Crowd, engine: SparkEngine, feed: Feed, port: int, window_s: float, number: int
+) -> tuple[Window, Window]:
     found = {}
     for watched in (True, False) if number % 2 else (False, True):
-        with _viewers(feed, port, VIEWERS if watched else 0) as processes:
+        with crowd(feed, port) if watched else nullcontext([psutil.Process()]) as processes:
             began_s, before_s = time.time(), _processor_s(processes)
             time.sleep(window_s)
             ended_s, after_s = time.time(), _processor_s(processes)
@@ -112,20 +123,17 @@ def _processor_s(processes: Iterable[psutil.Process]) -> float:
 
 
 @contextmanager
-def _viewers(feed: Feed, port: int, count: int) -> Iterator[list[psutil.Process]]:
+def _viewers(feed: Feed, port: int) -> Iterator[list[psutil.Process]]:
     """The processes of the page: this one, and that of the viewers."""
-    if count == 0:
-        yield [psutil.Process()]
-        return
-    command = [sys.executable, "-m", "benchmarks.viewers", LOOPBACK, str(port), str(count)]
+    command = [sys.executable, "-m", "benchmarks.viewers", LOOPBACK, str(port), str(VIEWERS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             if process.stdout.readline() != "all look\n":
                 raise RuntimeError("the viewers did not come")
             yield [psutil.Process(), psutil.Process(process.pid)]
-            if feed.viewers != count:
-                raise RuntimeError(f"{feed.viewers} of {count} viewers are left")
+            if feed.viewers != VIEWERS:
+                raise RuntimeError(f"{feed.viewers} of {VIEWERS} viewers are left")
         finally:
             process.terminate()
 

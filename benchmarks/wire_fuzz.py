@@ -21,7 +21,7 @@ from elastream.agents.wire import MOST_BYTES, Decoder, WireError
 
 MOST_GROWTH_BYTES = 10_000_000
 
-_GOOD = (
+GOOD = (
     frame(
         Hello(
             version=VERSION,
@@ -33,7 +33,9 @@ _GOOD = (
             at_s=1e9,
         )
     ),
-    frame(Readings(at_s=1e9, samples=(Sample(7, 0, ({"queue_length": 12.0}, {"latency": 0.5})),))),
+    frame(
+        Readings(at_s=1e9, names=("latency", "queue_length"), samples=(Sample(7, 0, ((None, 12.0), (0.5, None))),))
+    ),
 )
 
 
@@ -90,12 +92,12 @@ def _frame(rng: random.Random) -> bytes:
         case 2:
             payload = msgpack.packb(_value(rng, depth=4))
         case 3:
-            changed = bytearray(rng.choice(_GOOD))
+            changed = bytearray(rng.choice(GOOD))
             for _ in range(rng.randrange(1, 4)):
                 changed[rng.randrange(len(changed))] = rng.randrange(256)
             return bytes(changed)
         case _:
-            return rng.choice(_GOOD)
+            return rng.choice(GOOD)
     return struct.pack(">I", len(payload)) + payload
 
 

@@ -43,7 +43,7 @@ def run_experiments(
         list[str] | None, typer.Argument(help="Which ones; `python -m experiments list` lists them.")
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="All of them, but for those on Spark that take many minutes.")
+        bool, typer.Option("--all", help="All of them, but for those that take many minutes.")
     ] = False,
     folder: OutOption = Path("out"),
     as_json: JsonOption = False,

@@ -46,7 +46,7 @@ _EXPONENT_WITH_SHUFFLE = 0.78
 _NOISE = 0.01
 _QUIET_INTERVALS = 2 * _KNOBS.activation_intervals
 _PLAIN, _LEARNED = "ds2", "ds2-learned"
-_AS_PUBLISHED = {"single_window": True, "catch_up_s": None}  # both of them
+_AS_PUBLISHED = {"single_window": True}  # both of them
 _MOST_ACTIONS = {_PLAIN: 3, _LEARNED: 2}
 
 _DIFFERS = (

@@ -26,6 +26,7 @@ from experiments.panels import new_panels
 
 _LOCKS: Mapping[str, MakeLock] = {"2-FGME": TwoFgme, "RA2": Ra2, "RA1": Ra1}
 _RUNS = 3  # as in the thesis
+_OCCUPANCY_RUNS = 10
 _TRAFFIC: Mapping[tuple[int, int], Mapping[str, int]] = {
     (12, 10): {"2-FGME": 2065, "RA2": 3445, "RA1": 2640},
     (12, 18): {"2-FGME": 3748, "RA2": 5176},
@@ -39,6 +40,8 @@ _LATENCY_ENTRIES, _LATENCY_LAST = 25, 20
 _SLOW_S = (1.0, 10.0)
 """Messages that take up to ten times as long as the critical section."""
 _MOST_PER_PAIR_SLOW = 4.0
+_OF_A_SKETCH = 0.15
+"""How near traffic can be where the thesis only sketches the algorithm."""
 
 _DIFFERS = (
     "RA1's traffic is 2·x·n·(n−1), to the message; the thesis prints n² − 1, which its own 2,640 contradicts.",
@@ -47,8 +50,9 @@ _DIFFERS = (
     "asks just after the other has left, so that nearly every entry costs a request, an acknowledgement and a "
     "notice of leaving for each competitor, three in all. The thesis has 2.8 to 2.9; requests that arrive before "
     "the exit spare the notice, and over Kafka more do.",
-    "RA2 is our reading of a sketch, so its numbers are only reported.",
-    "The thesis's RA1 lets in 3 and 4 of 6; how many depends on the order of the first requests.",
+    "RA2 is our reading of a sketch: its traffic is 6 % below the thesis's to 12 % above it.",
+    "The thesis's RA1 lets in 3 and 4 of 6; how many depends on the order of the first requests: with one seed of "
+    "ten it is everybody.",
 )
 
 
@@ -79,7 +83,9 @@ class _Latency:
 )
 def run(tell: Progress) -> Report:
     tell("occupancy", 0.0)
-    occupancy = {name: _occupancy(make) for name, make in _LOCKS.items()}
+    occupancy = {
+        name: [_occupancy(make, seed) for seed in range(_OCCUPANCY_RUNS)] for name, make in _LOCKS.items()
+    }
     traffic: dict[tuple[int, int], dict[str, float]] = {}
     for number, (nodes, entries) in enumerate(_TRAFFIC):
         tell(f"traffic of {nodes} nodes, {entries} entries", 0.05 + 0.3 * number / len(_TRAFFIC))
@@ -90,11 +96,17 @@ def run(tell: Progress) -> Report:
     for number, name in enumerate(_LOCKS):
         tell(f"latency of {name}", 0.4 + 0.2 * number)
         latencies += [_latency(name, inside_s) for inside_s in _INSIDE_S]
-    checks = (*_occupancy_checks(occupancy), *_traffic_checks(traffic), *_slow_checks(slow), *_waits(latencies))
+    checks = (
+        *(_occupancy_check(name, found) for name, found in occupancy.items()),
+        *_traffic_checks(traffic),
+        *_slow_checks(slow),
+        *_waits(latencies),
+    )
     return Report(
         checks=checks,
         differs=_DIFFERS,
         data={
+            "most_inside": {name: [one.most_inside for one in found] for name, found in occupancy.items()},
             "traffic": [{"nodes": n, "entries": x, **found} for (n, x), found in traffic.items()],
             "latency": [
                 {"lock": found.lock, "inside_s": found.inside_s, "waits_s": list(found.waits_s)}
@@ -103,12 +115,12 @@ def run(tell: Progress) -> Report:
             "pauses_by_inside": list(_PAUSE_SHARES),
             "messages_per_pair_and_entry_when_slow": slow,
         },
-        plot=partial(_plot, occupancy, traffic, latencies),
+        plot=partial(_plot, {name: found[0] for name, found in occupancy.items()}, traffic, latencies),
     )
 
 
-def _occupancy(make: MakeLock) -> LockRun:
-    return run_lock(make, sizes=(6, 6), entries=10, timing=Timing(pause_s=0.3, inside_s=0.3), seed=0)
+def _occupancy(make: MakeLock, seed: int) -> LockRun:
+    return run_lock(make, sizes=(6, 6), entries=10, timing=Timing(pause_s=0.3, inside_s=0.3), seed=seed)
 
 
 def _traffic(make: MakeLock, nodes: int, entries: int) -> float:
@@ -132,20 +144,17 @@ def _latency(name: str, inside_s: float) -> _Latency:
     return _Latency(lock=name, inside_s=inside_s, waits_s=waits)
 
 
-def _occupancy_checks(occupancy: Mapping[str, LockRun]) -> list[Check]:
-    checks = []
-    for name, found in occupancy.items():
-        most, whole = found.most_inside, name != "RA1"
-        checks.append(
-            Check(
-                what=f"{name}: most inside together, of 6 and 6",
-                ours=f"{most[0]} and {most[1]}",
-                paper="6 and 6" if whole else "3 and 4",
-                bound="6 and 6" if whole else "below 6",
-                holds=most == (6, 6) if whole else max(most) < 6,
-            )
-        )
-    return checks
+def _occupancy_check(name: str, found: Sequence[LockRun]) -> Check:
+    most = [run.most_inside for run in found]
+    first, second = (mean(groups) for groups in zip(*most, strict=True))
+    whole = name != "RA1"
+    return Check(
+        what=f"{name}: most inside together, of 6 and 6, in {len(found)} runs",
+        ours=f"{first:.1f} and {second:.1f} on average",
+        paper="6 and 6" if whole else "3 and 4",
+        bound="6 and 6 in each" if whole else "below 6 on average",
+        holds=all(one == (6, 6) for one in most) if whole else max(first, second) < 6,
+    )
 
 
 def _traffic_checks(traffic: Mapping[tuple[int, int], Mapping[str, float]]) -> list[Check]:
@@ -172,7 +181,8 @@ def _traffic_bound(name: str, ours: float, paper: int | None, ra1: int) -> tuple
     if name == "2-FGME":
         near = paper is None or abs(ours / paper - 1) <= 0.1
         return "within 10 %, below RA1" if paper else "below RA1", near and ours < ra1
-    return "", True
+    near = paper is None or abs(ours / paper - 1) <= _OF_A_SKETCH
+    return f"within {_OF_A_SKETCH:.0%}, above RA1" if paper else "above RA1", near and ours > ra1
 
 
 def _slow_checks(slow: Mapping[str, float]) -> list[Check]:

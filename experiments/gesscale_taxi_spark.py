@@ -82,11 +82,11 @@ class Moved:
 def run(progress: Progress) -> Report:
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gesscale-taxi-") as folder:
-        found = _Found.of(_run(Path(folder), progress))
+        found = Found.of(replayed(Path(folder), progress))
     return report(found, took_s=time.monotonic() - began_s)
 
 
-def report(found: _Found, *, took_s: float) -> Report:
+def report(found: Found, *, took_s: float) -> Report:
     return Report(
         checks=(*_load_checks(found.snapshots), *_node_checks(found), *_ride_checks(found)),
         differs=_notes(took_s),
@@ -111,28 +111,31 @@ def _notes(took_s: float) -> tuple[str, ...]:
 # Running
 
 
-def _run(folder: Path, progress: Progress) -> Path:
+def replayed(folder: Path, progress: Progress, *, policy: str = "gesscale", replay: RideReplay = REPLAY) -> Path:
     """Until every ride has come out; the folder that the run has left."""
     given = _PIPELINE.format(
-        kept=str(folder / "kept"), record_ms=RECORD_MS, most=len(NODES["names"]), generator=REPLAY.command
+        kept=str(folder / "kept"), record_ms=RECORD_MS, most=len(NODES["names"]), generator=replay.command
     )
     (folder / "taxi.py").write_text(given, encoding="utf-8")
     (folder / "nodes.yaml").write_text(json.dumps(NODES), encoding="utf-8")  # JSON is YAML
-    wanted = sum(1 for _ in REPLAY.due(read_rides()))
-    length_s = REPLAY.duration_s + _AFTERWARDS_S
+    wanted = sum(1 for _ in replay.due(read_rides()))
+    length_s = replay.duration_s + _AFTERWARDS_S
     for number in range(_MOST_RUNS):
-        _run_once(folder, length_s if number == 0 else _AFTERWARDS_S, progress, share=min(0.95, 0.9 + number / 50))
+        share = min(0.95, 0.9 + number / 50)
+        _run_once(folder, policy, length_s if number == 0 else _AFTERWARDS_S, progress, share=share)
         if len(list(_kept(folder))) >= wanted:
             break
     progress("done", 1.0)
     return folder
 
 
-def _run_once(folder: Path, length_s: float, progress: Progress, *, share: float) -> None:
-    command = [sys.executable, "-c", _COMMAND, "run", str(folder / "taxi.py"), "--policy", "gesscale"]
+def _run_once(folder: Path, policy: str, length_s: float, progress: Progress, *, share: float) -> None:
+    command = [sys.executable, "-c", _COMMAND, "run", str(folder / "taxi.py"), "--policy", policy]
     command += ["--nodes", str(folder / "nodes.yaml"), "--folder", str(folder / "run")]
     command += ["--interval", f"{_INTERVAL_S} s", "--duration", f"{length_s} s", "--executor-memory", "512m"]
-    command += ["--set", "catch_up=60 s", "--longest-batch", "2 s"]
+    command += ["--longest-batch", "2 s"]
+    if policy == "gesscale":
+        command += ["--set", "catch_up=60 s"]
     said: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
@@ -149,16 +152,16 @@ def _run_once(folder: Path, length_s: float, progress: Progress, *, share: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
+class Found:
     snapshots: Sequence[Snapshot]
     acted: Sequence[Mapping[str, Any]]
     kept: Sequence[Mapping[str, Any]]
 
     @staticmethod
-    def of(folder: Path) -> _Found:
+    def of(folder: Path) -> Found:
         recording = read_recording(folder / "run" / "recording.jsonl")
         acted = [event["outcome"] for event in recording.events if event["event"] == "acted"]
-        return _Found(snapshots=recording.snapshots, acted=acted, kept=list(_kept(folder)))
+        return Found(snapshots=recording.snapshots, acted=acted, kept=list(_kept(folder)))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -166,7 +169,7 @@ class _Found:
                 {
                     "at_s": snapshot.at_s,
                     "arriving_per_s": sum(snapshot.source_rates.values()),
-                    "processed_per_s": _processed(snapshot),
+                    "processed_per_s": processed_per_s(snapshot),
                     "nodes": list(snapshot.placement.get(OPERATOR, ())),
                 }
                 for snapshot in self.snapshots
@@ -182,7 +185,7 @@ def _kept(folder: Path) -> list[Mapping[str, Any]]:
     return [row for table in FileChannel(folder / "kept").tables() for row in table.to_pylist()]
 
 
-def _processed(snapshot: Snapshot) -> float:
+def processed_per_s(snapshot: Snapshot) -> float:
     rates = snapshot.measurements.get(OPERATOR)
     return 0.0 if rates is None else rates.observed_per_s
 
@@ -206,7 +209,7 @@ def _load_checks(snapshots: Sequence[Snapshot]) -> list[Check]:
     ]
 
 
-def _node_checks(found: _Found) -> list[Check]:
+def _node_checks(found: Found) -> list[Check]:
     moves = node_moves(found.snapshots)
     wrong = [move for move in moves if not move.as_the_delays_say]
     return [
@@ -229,7 +232,7 @@ def _last_detail(acted: Sequence[Mapping[str, Any]]) -> str:
     return str(acted[-1]["detail"]) if acted else "no action"
 
 
-def _ride_checks(found: _Found) -> list[Check]:
+def _ride_checks(found: Found) -> list[Check]:
     wanted = list(REPLAY.due(read_rides()))
     missing, doubled, wrong = judged(wanted, found.kept)
     return [
@@ -318,7 +321,7 @@ def _plot(snapshots: Sequence[Snapshot], file: Path) -> None:
     minutes = [(snapshot.at_s - snapshots[0].at_s) / 60 for snapshot in snapshots]
     arriving = [sum(snapshot.source_rates.values()) for snapshot in snapshots]
     rates.plot(minutes, arriving, color="0.4", linestyle="--", linewidth=1.2, label="arriving")
-    processed = [_processed(snapshot) for snapshot in snapshots]
+    processed = [processed_per_s(snapshot) for snapshot in snapshots]
     rates.plot(minutes, processed, color=colours.COLOURS[0], linewidth=1.2, label="processed")
     rates.set_ylabel("records per second")
     rates.legend(frameon=False, fontsize="small")

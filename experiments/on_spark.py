@@ -1,9 +1,9 @@
-"""A pipeline on Spark under rules, for experiments that take their time: what was measured, and what was done."""
+"""A pipeline on Spark under a manager, for experiments that take their time: what was measured and done."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from elastream.engines.spark.channels.kinds import kind_of
 from elastream.engines.spark.kind import Spark
-from elastream.engines.spark.options import ChannelOptions
+from elastream.engines.spark.options import ChannelOptions, SparkOptions
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.run import PipelineFile, SparkJob, records_at
 from elastream.manager.events import Decided, Event, Trouble
@@ -20,7 +20,7 @@ from elastream.manager.run import Run, header_of
 from elastream.measurement import Snapshot
 from elastream.options import build
 from elastream.policies.by_rules import Rules
-from elastream.policies.catalog import info
+from elastream.policies.catalog import Policy, info
 from elastream.policies.rules import RuleSet
 
 _SLOTS = 32  # more than there are cores: what the experiments let records cost is mostly waiting
@@ -91,25 +91,48 @@ def run_on_spark(
     load: Mapping[str, Any] | None = None,
     channel_bound: int | None = None,
 ) -> SparkRun:
-    """Run it for so long from the moment that everything is up; times are from there."""
+    """Run it under rules, for so long from the moment that everything is up; times are from there."""
+    return managed(
+        PipelineFile(pipeline=pipeline, generator=None if load is None else records_at(load)),
+        "rules",
+        Rules(rules=rules),
+        folder,
+        operator=operator,
+        duration_s=duration_s,
+        interval_s=interval_s,
+        options=Spark(
+            master=f"local[{_SLOTS}]",
+            batch_interval_s=batch_s,
+            longest_batch_s=batch_s,
+            channels=ChannelOptions(bound=channel_bound),
+        ),
+    )
+
+
+def managed(
+    file: PipelineFile,
+    name: str,
+    policy: Policy,
+    folder: Path,
+    *,
+    operator: str,
+    duration_s: float,
+    interval_s: float,
+    options: SparkOptions,
+    recorded: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+) -> SparkRun:
+    """The same under any policy, with the knobs that it brings, and what its sources had before."""
     snapshots: list[Snapshot] = []
     events: list[Event] = []
-    knobs = replace(build(Knobs, info("rules").knobs, place="rules"), interval_s=interval_s)
-    options = Spark(
-        master=f"local[{_SLOTS}]",
-        batch_interval_s=batch_s,
-        longest_batch_s=batch_s,
-        channels=ChannelOptions(bound=channel_bound),
-    )
-    policy = Rules(rules=rules)
-    file = PipelineFile(pipeline=pipeline, generator=None if load is None else records_at(load))
+    knobs = replace(build(Knobs, info(name).knobs, place=name), interval_s=interval_s)
     Run(
         job=SparkJob(file=file, options=options, channels=kind_of(options.channels)),
         policy=policy,
         knobs=knobs,
         folder=folder / "run",
-        header=header_of(pipeline.name, "spark", "rules", policy, knobs),
+        header=header_of(file.pipeline.name, "spark", name, policy, knobs),
         duration_s=duration_s,
+        recorded=recorded or {},
         on_snapshot=snapshots.append,
         on_event=events.append,
     ).run()

@@ -14,7 +14,7 @@ from experiments.frame import Check, Experiment, Report
 def print_experiments(console: Console, found: Sequence[Experiment]) -> None:
     table = text_table("name", "repeats", "question")
     for experiment in found:
-        takes = f" (on Spark, about {experiment.minutes} minutes)" if experiment.minutes else ""
+        takes = f" (about {experiment.minutes} minutes)" if experiment.minutes else ""
         table.add_row(Text(experiment.name, style="bold"), experiment.paper, experiment.question + takes)
     print_table(console, "experiments", table)
 

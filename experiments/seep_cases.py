@@ -7,11 +7,11 @@ trough, how often the short peaks of 5.2.5 come and how long they are, and that 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from elastream.arrivals.load import Constant, Load, Steps
+from elastream.arrivals.load import Load, Steps
 from elastream.dataflow import Dataflow, Operator, Plan
 from elastream.engines.simulated.capacity import PowerLaw
 from elastream.engines.simulated.engine_model import DowntimeScope, EngineModel, OperatorModel, SourceModel
@@ -19,8 +19,8 @@ from elastream.policies.rules import RuleSet, minutes, records, rule, rules, sec
 from elastream.policies.rules.rule import Acts
 
 OPERATOR = "SimpleStatelessOperator"
-FIRST, SECOND = f"{OPERATOR} (1)", f"{OPERATOR} (2)"
-_SOURCE, _SINK = "source", "LoggingSink"
+FIRST, SECOND = f"{OPERATOR}1", f"{OPERATOR}2"
+SOURCE, SINK = "source", "LoggingSink"
 _SINK_PER_S = 1_000.0  # it only logs
 _STEP_S = 0.5
 
@@ -38,8 +38,16 @@ class Case:
     section: str
     title: str
     rules: RuleSet
-    model: EngineModel
+    load: tuple[tuple[float, float], ...]
+    """From when on how many records a second."""
+    rates_per_s: Mapping[str, float]
+    """Of an instance of each operator, which follow each other."""
     duration_s: float
+
+    @property
+    def model(self) -> EngineModel:
+        """For the simulated engine."""
+        return query(Steps(steps=self.load), dict(self.rates_per_s))
 
     def on_the_edge(self) -> Case:
         """The same, with rules that act once each time that their triggers begin to fire."""
@@ -98,28 +106,31 @@ def out_and_in(*, guard_s: float | None) -> RuleSet:
 
 def cases() -> tuple[Case, ...]:
     """As the thesis has them, in its order."""
-    constant = Constant(records_per_s=BASE_PER_S)
+    constant = ((0.0, BASE_PER_S),)
     two = RuleSet((*above_300(FIRST, by=2, most=3).rules, *above_300(SECOND, by=2, most=3).rules))
     return (
         Case(
             section="5.2.2",
             title="scale-out",
             rules=above_300(OPERATOR, by=1, most=2),
-            model=query(constant, {OPERATOR: 5}),
+            load=constant,
+            rates_per_s={OPERATOR: 5},
             duration_s=240,
         ),
         Case(
             section="5.2.3",
             title="with additional capacity",
             rules=above_300(OPERATOR, by=2, most=3),
-            model=query(constant, {OPERATOR: 5}),
+            load=constant,
+            rates_per_s={OPERATOR: 5},
             duration_s=240,
         ),
         Case(
             section="5.2.4",
             title="two operators",
             rules=two,
-            model=query(constant, {FIRST: 20, SECOND: 5}),
+            load=constant,
+            rates_per_s={FIRST: 20, SECOND: 5},
             duration_s=240,
         ),
         short_peaks(10_000, seed=0),
@@ -129,12 +140,12 @@ def cases() -> tuple[Case, ...]:
 
 
 def short_peaks(bound: int, *, seed: int) -> Case:
-    load = Steps(steps=tuple(_short_peaks(random.Random(f"peaks {seed}"), 10)))
     return Case(
         section="5.2.5",
         title="short peaks",
         rules=above_for_a_minute(bound),
-        model=query(load, {OPERATOR: BASE_PER_S}),
+        load=tuple(_short_peaks(random.Random(f"peaks {seed}"), 10)),
+        rates_per_s={OPERATOR: BASE_PER_S},
         duration_s=600,
     )
 
@@ -148,25 +159,40 @@ def long_peaks(section: str, title: str, *, guard_s: float | None, duration_s: f
         section=section,
         title=title,
         rules=out_and_in(guard_s=guard_s),
-        model=query(Steps(steps=tuple(turns)), {OPERATOR: BASE_PER_S}),
+        load=tuple(turns),
+        rates_per_s={OPERATOR: BASE_PER_S},
         duration_s=duration_s,
     )
 
 
 def query(load: Load, rates_per_s: dict[str, float]) -> EngineModel:
     """source → stateless operators, each with so many records a second for an instance → sink."""
-    names = (_SOURCE, *rates_per_s, _SINK)
-    rates_per_s = {**rates_per_s, _SINK: _SINK_PER_S}
+    names = (SOURCE, *rates_per_s, SINK)
+    rates_per_s = {**rates_per_s, SINK: _SINK_PER_S}
     return EngineModel(
-        dataflow=Dataflow.of((Operator(name=name, source=name == _SOURCE) for name in names), pairwise(names)),
+        dataflow=Dataflow.of((Operator(name=name, source=name == SOURCE) for name in names), pairwise(names)),
         operators={
             name: OperatorModel(capacity=PowerLaw(per_instance_per_s=rate)) for name, rate in rates_per_s.items()
         },
-        sources={_SOURCE: SourceModel(load=load)},
+        sources={SOURCE: SourceModel(load=load)},
         initial_plan=Plan(dict.fromkeys(rates_per_s, 1)),
         step_s=_STEP_S,
         downtime_scope=DowntimeScope.OPERATOR,
     )
+
+
+def followed(changes: Sequence[tuple[float, int, int]], peaks: int) -> int:
+    """Peaks with one scale-out from 1 to 3 before they ended and, before the next began, one scale-in to 1.
+
+    More instances that come when the peak is over followed nothing.
+    """
+    count = 0
+    for number in range(peaks):
+        begins_s = TROUGH_S + number * PERIOD_S
+        its = [change for change in changes if begins_s <= change[0] < begins_s + PERIOD_S]
+        in_time = bool(its) and its[0][0] <= begins_s + PEAK_S
+        count += in_time and [(before, after) for _, before, after in its] == [(1, 3), (3, 1)]
+    return count
 
 
 def _short_peaks(rng: random.Random, count: int) -> Iterator[tuple[float, float]]:

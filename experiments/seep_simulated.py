@@ -26,9 +26,11 @@ from experiments.seep_cases import (
     OPERATOR,
     PERIOD_S,
     SECOND,
+    SOURCE,
     TROUGH_S,
     Case,
     cases,
+    followed,
     long_peaks,
     short_peaks,
 )
@@ -225,7 +227,7 @@ def _long_peaks(run: _Run, guarded: _Run, finer: _Run) -> Iterator[Check]:
     for label, one in (("", run), (", looked at every second", finer)):
         peaks = _peaks(one)
         yield Check(
-            what=f"5.2.6: peaks followed out and in{label}",
+            what=f"5.2.6: peaks followed, out within the peak and in before the next{label}",
             ours=f"{_followed(one)} of {peaks}: {_path(one)}",
             paper="every one, 1 → 3 → 1",
             bound="every one",
@@ -297,15 +299,7 @@ def _drains(section: str, run: _Run) -> Check:
 
 
 def _followed(run: _Run) -> int:
-    """Peaks in whose period there was one scale-out and, after it, one scale-in."""
-    count = 0
-    for number in range(_peaks(run)):
-        begins_s = TROUGH_S + number * PERIOD_S
-        ends_s = begins_s + PERIOD_S
-        outs = [at_s for at_s in run.outs_s() if begins_s <= at_s < ends_s]
-        ins = [at_s for at_s in run.ins_s() if begins_s <= at_s < ends_s]
-        count += len(outs) == len(ins) == 1 and outs[0] < ins[0]
-    return count
+    return followed(run.changes(), _peaks(run))
 
 
 def _peaks(run: _Run) -> int:
@@ -346,8 +340,8 @@ def _as_json(run: _Run) -> dict[str, Any]:
 
 def _plot(runs: Sequence[_Run], file: Path) -> None:
     title = "Rules on the length of a queue (SEEP scaling framework, 5.2.2 to 5.2.7; simulated)"
-    figure, axes = new_panels(2, 3, title=title, width=4.2)
-    for run, axis in zip(runs, axes.flat, strict=True):
+    figure, axes = new_panels(3, 3, title=title, width=4.2)
+    for run, axis in zip(runs, axes[:2].flat, strict=True):
         at_s, queued = zip(*run.queue(), strict=True)
         axis.plot(at_s, queued, color=colours.COLOURS[0], linewidth=1.2)
         axis.set_title(f"{run.case.section} {run.case.title}", fontsize="medium")
@@ -360,8 +354,16 @@ def _plot(runs: Sequence[_Run], file: Path) -> None:
             sizes.step([60 * minute for minute in minutes], counts, where="post", color=colour, linewidth=1.6)
         sizes.set_ylim(0, 4)
         sizes.set_yticks(range(5))
-    for row in axes:
+    for run, axis in zip(runs[3:], axes[2], strict=True):
+        history, windows = run.simulation.history, run.simulation.snapshots
+        axis.plot(history.times_s, history.arriving_per_s[SOURCE], color=colours.COLOURS[0], linewidth=1.2)
+        rates = [(one.at_s, one.measurements[OPERATOR].totals.records_in / one.window_s) for one in windows]
+        axis.step(*zip(*rates, strict=True), where="pre", color=colours.COLOURS[1], linewidth=1.2)
+        axis.set_title(f"{run.case.section}: rates", fontsize="medium")
+        axis.set_ylim(bottom=0)
+    for row in axes[:2]:
         row[0].set_ylabel("records waiting (blue)")
+    axes[2][0].set_ylabel("records a second (source: blue)")
     for axis in axes[-1]:
         axis.set_xlabel("seconds (steps, right: instances)")
     plots.save(figure, file)

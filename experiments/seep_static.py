@@ -9,9 +9,10 @@ did.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,7 @@ from elastream.errors import ElastreamError
 from elastream.manager.events import Decided, Event
 from elastream.manager.knobs import Knobs
 from elastream.manager.loop import Manager, WallClock
+from elastream.measurement import Snapshot
 from elastream.options import build
 from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import info
@@ -61,9 +63,20 @@ _DIFFERS = (
     "What one instance can do (25 events a second) is what it was given; the thesis measured 18,405. Only the "
     "ratios compare. The limit of the operator for the cluster was given the thesis's ratio, so that it must come "
     "between 4 and 8; the question is whether the time stops falling there, and who is then busy.",
+    "Where it computes, up to the cores of this machine, other operators and Python's workers need cores, too; "
+    "the thesis gives every instance a machine of its own.",
     "Throughput is that of the batches of the operator for the cluster, each over the time since the one before; "
     "the thesis samples at its sink.",
 )
+
+
+Series = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
+"""Of what, of which operator: seconds since it was timed, and the value."""
+_DRAWN = {
+    "cpu_utilization": "CPU of an instance, % of a core",
+    "heap_utilization": "heap of the process, %",
+    "overdue": "records waiting for longer than a batch",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +91,8 @@ class Timed:
     cluster_busy: float
     path: str
     """What the rule did."""
+    series: Series = field(default_factory=dict)
+    computes: bool = False
 
     @property
     def per_s(self) -> float:
@@ -104,25 +119,31 @@ def scaling_rule(size: int) -> RuleSet:
 
 @experiment(
     "seep-static",
-    paper="SEEP scaling framework (Rouaux), section 5.3.4, figures 5.22 to 5.28",
+    paper="SEEP scaling framework (Rouaux), section 5.3.4, figures 5.19 to 5.28",
     question="How far does the query scale with one operator, before another is the bottleneck?",
-    minutes=10,
+    minutes=14,
 )
 def run(progress: Progress) -> Report:
     found = {}
+    computed_sizes = [size for size in SIZES if size <= (os.cpu_count() or 1)]
     for number, size in enumerate(SIZES):
-        progress(f"n = {size}", number / len(SIZES))
+        progress(f"n = {size}", number / (len(SIZES) + len(computed_sizes)))
         found[size] = measure(size)
+    computed = {}
+    for number, size in enumerate(computed_sizes, start=len(SIZES)):
+        progress(f"n = {size}, computed", number / (len(SIZES) + len(computed_sizes)))
+        computed[size] = measure(size, computes=True)
     progress("done", 1.0)
     return Report(
-        checks=tuple(_checks(found)),
+        checks=(*_checks(found), *_computed(computed)),
         differs=_DIFFERS,
-        data={str(size): _as_json(one) for size, one in found.items()},
+        data={str(size): _as_json(one) for size, one in found.items()}
+        | {f"{size}, computed": _as_json(one) for size, one in computed.items()},
         plot=partial(_plot, found),
     )
 
 
-def measure(size: int) -> Timed:
+def measure(size: int, *, computes: bool = False) -> Timed:
     """Run the query as fast as it goes, let the rule scale it, and time what follows."""
     with folder_for_a_run() as folder:
         spark = start_session(
@@ -133,6 +154,7 @@ def measure(size: int) -> Timed:
             most_instances=max(SIZES),
             machine_cost_us=MACHINE_COST_US,
             cluster_cost_us=CLUSTER_COST_US,
+            computes=computes,
         )
         engine = SparkEngine(
             pipeline,
@@ -147,7 +169,7 @@ def measure(size: int) -> Timed:
         try:
             engine.start()
             path = _scale(engine, told, size)
-            return _time(engine, told, size, path)
+            return replace(_time(engine, told, size, path), computes=computes)
         finally:
             engine.stop()
             spark.stop()
@@ -175,31 +197,51 @@ def _scale(engine: SparkEngine, told: FileChannel, size: int) -> str:
 
 
 def _time(engine: SparkEngine, told: FileChannel, size: int, path: str) -> Timed:
-    _next_batch(engine, told, time.time() + _PATIENCE_S)  # the first one of a new size starts its Python workers
-    start = told.log.acknowledged(CLUSTER)
-    engine.measure()  # from here on: it also deletes what is done, so there is none in between
-    points, counted = [(time.time(), 0)], 0
+    _next_batch(told, time.time() + _PATIENCE_S)  # the first one of a new size starts its Python workers
+    done = told.log.acknowledged(CLUSTER)
+    engine.measure()
+    points, counted, snapshots = [(time.time(), 0)], 0, []
     deadline_s = time.time() + _PATIENCE_S
     while counted < _EVENTS[size] and time.time() < deadline_s:
-        points.append((_next_batch(engine, told, deadline_s), counted := _events_since(told, start)))
-    snapshot = engine.measure()
-    busy = {
-        name: sum(one.useful_s / one.window_s for one in snapshot.measurements[name].readings)
-        / snapshot.plan[name]
-        for name in (MACHINES, CLUSTER)
-    }
+        at_s, before = _next_batch(told, deadline_s), done
+        done = told.log.acknowledged(CLUSTER)
+        counted += _events_between(told, before, done)
+        points.append((at_s, counted))
+        snapshots.append(engine.measure())  # it also deletes what is done, which is counted by now
     return Timed(
         size=size,
         took_s=points[-1][0] - points[0][0],
         events=counted,
         rates_per_s=tuple((after[1] - before[1]) / (after[0] - before[0]) for before, after in pairwise(points)),
-        machines_busy=busy[MACHINES],
-        cluster_busy=busy[CLUSTER],
+        machines_busy=_busy(snapshots, MACHINES),
+        cluster_busy=_busy(snapshots, CLUSTER),
         path=path,
+        series=_series(snapshots, points[0][0]),
     )
 
 
-def _next_batch(engine: SparkEngine, told: FileChannel, deadline_s: float) -> float:
+def _busy(snapshots: Sequence[Snapshot], name: str) -> float:
+    """Useful time of its instances, as a share of theirs."""
+    measured = [(one.measurements[name].totals, one.plan[name]) for one in snapshots]
+    return sum(one.useful_s for one, _ in measured) / sum(one.window_s * count for one, count in measured)
+
+
+def _series(snapshots: Sequence[Snapshot], began_s: float) -> Series:
+    """A share as a percentage; of heap only what was told."""
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {what: {} for what in _DRAWN}
+    for snapshot in snapshots:
+        for what, by_name in found.items():
+            for name in (MACHINES, CLUSTER):
+                value = getattr(snapshot.measurements[name].totals, what)
+                if value is not None:
+                    scale = 100 if what.endswith("utilization") else 1
+                    by_name.setdefault(name, []).append(
+                        (round(snapshot.at_s - began_s, 1), round(scale * value, 3))
+                    )
+    return found
+
+
+def _next_batch(told: FileChannel, deadline_s: float) -> float:
     """When the cluster was done with some more."""
     before = told.log.acknowledged(CLUSTER).record
     while told.log.acknowledged(CLUSTER).record == before and time.time() < deadline_s:
@@ -207,9 +249,9 @@ def _next_batch(engine: SparkEngine, told: FileChannel, deadline_s: float) -> fl
     return time.time()
 
 
-def _events_since(told: FileChannel, start: StreamPosition) -> int:
+def _events_between(told: FileChannel, start: StreamPosition, end: StreamPosition) -> int:
     """That the cluster has dealt with: every row of its input says of how many events it tells."""
-    end, total = told.log.acknowledged(CLUSTER), 0
+    total = 0
     for commit in told.log.commits(start, end):
         at = commit.before
         for segment in commit.segments:
@@ -268,6 +310,16 @@ def _bounds(found: Mapping[int, Timed]) -> Iterator[Check]:
     )
 
 
+def _computed(found: Mapping[int, Timed]) -> Iterator[Check]:
+    for size, timed in found.items():
+        speed_up, thesis = timed.per_s / found[1].per_s, THESIS_MINUTES[1] / THESIS_MINUTES[size]
+        yield Check(
+            what=f"n = {size}, computed: throughput, speed-up, efficiency, on {os.cpu_count()} cores",
+            ours=f"{timed.per_s:.1f} events/s, {speed_up:.2f}, {speed_up / size:.2f}",
+            paper=f"{THESIS_MEDIANS_PER_S[size]:,} events/s, {thesis:.2f}, {thesis / size:.2f}",
+        )
+
+
 # What is left behind
 
 
@@ -276,10 +328,11 @@ def _as_json(timed: Timed) -> dict[str, Any]:
 
 
 def _plot(found: Mapping[int, Timed], file: Path) -> None:
-    figure, axes = new_panels(1, 2, title="The query over a Google cluster, scaled statically (5.3.4)", width=4.4)
+    title = "A Google cluster, scaled statically (5.3.4; figures 5.19 to 5.21, 5.23, 5.24, 5.28)"
+    figure, axes = new_panels(2, 3, title=title, width=4.4)
     ours = [found[size].per_s / found[SIZES[0]].per_s for size in SIZES]
     thesis = [THESIS_MINUTES[SIZES[0]] / THESIS_MINUTES[size] for size in SIZES]
-    for axis, divide, title in zip(axes[0], (False, True), ("speed-up", "efficiency"), strict=True):
+    for axis, divide, title in zip(axes[0][:2], (False, True), ("speed-up", "efficiency"), strict=True):
         for values, label, colour in (
             (ours, "Spark", colours.COLOURS[0]),
             (thesis, "SEEP (thesis)", colours.COLOURS[1]),
@@ -291,4 +344,13 @@ def _plot(found: Mapping[int, Timed], file: Path) -> None:
         axis.set_xlabel("instances")
         axis.set_ylim(bottom=0)
         axis.legend(fontsize="small")
+    panels = [(1, "cpu_utilization"), (1, "heap_utilization"), (1, "overdue"), (8, "cpu_utilization")]
+    for axis, (size, what) in zip((axes[0][2], *axes[1]), panels, strict=True):
+        for (name, points), colour in zip(found[size].series.get(what, {}).items(), colours.COLOURS, strict=False):
+            axis.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=name)
+        axis.set_title(f"n = {size}: {_DRAWN[what]}", fontsize="medium")
+        axis.set_xlabel("seconds")
+        axis.set_ylim(bottom=0)
+        if axis.lines:
+            axis.legend(fontsize="small")
     plots.save(figure, file)

@@ -45,6 +45,7 @@ def test_traffic_holds(tmp_path: Path) -> None:
 
 def test_fgme_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(fgme, "_RUNS", 1)
+    monkeypatch.setattr(fgme, "_OCCUPANCY_RUNS", 5)
     monkeypatch.setattr(fgme, "_INSIDE_S", (1.0,))
     monkeypatch.setattr(fgme, "_TRAFFIC", {key: fgme._TRAFFIC[key] for key in ((12, 10), (6, 10))})
     found = report("fgme")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from elastream.decentralized.errors import IllegalEvent
+from experiments import decentralized_explorer
 from experiments.checking.explorer import Exploration, Reaction, Received, explore
 
 
@@ -83,3 +86,13 @@ def test_the_limit_is_respected_and_told() -> None:
     assert not exploration.complete
     assert exploration.violation is None
     assert exploration.worlds < 20
+
+
+def test_what_was_not_explored_to_its_end_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(case for case in decentralized_explorer.CASES if not case.fails)
+    monkeypatch.setattr(decentralized_explorer, "CASES", (case,))
+    assert decentralized_explorer.run(lambda what, share: None).holds
+    monkeypatch.setattr(decentralized_explorer, "_MOST_WORLDS", 10)
+    (check,) = decentralized_explorer.run(lambda what, share: None).checks
+    assert not check.holds
+    assert "not to the end" in check.ours

@@ -169,7 +169,7 @@ def test_one_that_takes_long_says_so_and_is_run_by_its_name_only() -> None:
     assert "fake-long" not in frame.short_ones()
     assert "fake-holds" in frame.short_ones()
     assert frame.find("fake-long").minutes == 40
-    assert "40 minutes)" in run("list")[1]
+    assert "40 minutes)" in CliRunner().invoke(app, ["list"], env={"COLUMNS": "200"}).stdout
 
 
 def test_the_list_names_every_experiment() -> None:

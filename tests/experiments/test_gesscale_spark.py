@@ -14,8 +14,9 @@ from elastream.policies.mst.mst_model import Sustained
 from elastream.testing import alike, snapshot_of
 from examples.paper_workloads.taxi_hotspots import nearest_hotspot
 from examples.paper_workloads.taxi_replay import Due, RideReplay, read_rides
+from experiments.gesscale_live_spark import Live, checks_of
 from experiments.gesscale_model_spark import predictions, report, sustained_per_s
-from experiments.gesscale_taxi_spark import NODES, OPERATOR, judged, node_moves
+from experiments.gesscale_taxi_spark import NODES, OPERATOR, Found, judged, node_moves
 
 POOL = WorkersEntry(**NODES).pool()
 
@@ -115,3 +116,16 @@ def test_the_bound_is_on_the_model_from_all_measurements(spoilt: float, holds: b
     found = report(points, took_s=60)
     assert found.holds is holds
     assert [check.what for check in found.checks if check.bound] == ["mean error from 6 measurements"]
+
+
+def test_a_live_run_is_summed_up_and_held_to_its_rides() -> None:
+    replay = RideReplay(replication=1, hours=0.1)
+    kept = rows(list(replay.due(read_rides())))
+    windows = [on("geneva"), on("geneva", "turin"), on("geneva", "turin")]
+    acted = [{"succeeded": True}, {"succeeded": False}]
+    live = Live.of("thr-nlaware", Found(snapshots=windows, acted=acted, kept=kept), replay)
+    assert (live.actions, live.node_minutes, live.short) == (1, pytest.approx(5.0), 0.0)
+    assert live.delay_s == pytest.approx(0.02)
+    assert all(check.holds for check in checks_of(live))
+    lost = Live.of("thr-nlaware", Found(snapshots=windows, acted=acted, kept=kept[1:]), replay)
+    assert not all(check.holds for check in checks_of(lost))

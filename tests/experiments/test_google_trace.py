@@ -33,7 +33,9 @@ def test_the_bundled_extract_is_what_its_readme_says() -> None:
     kept = needed(events).to_pandas()
     assert len(kept) == 8_944
     assert kept["machine"].nunique() == 467
-    assert (kept["at_us"] == 0).sum() == 4_850
+    before = kept["at_us"][kept["at_us"] < 600e6]
+    assert len(before) == 4_850, "of time 0"
+    assert set((before // 60e6).value_counts()) == {485}, "evenly over the ten minutes before the trace's period"
     assert kept["at_us"].is_monotonic_increasing
 
 

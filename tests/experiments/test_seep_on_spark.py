@@ -20,18 +20,22 @@ from examples.paper_workloads.google_query import CLUSTER
 from examples.paper_workloads.google_trace import EXTRACT
 from experiments import frame, seep_google_trace, seep_spark, seep_static
 from experiments.on_spark import SparkRun
-from experiments.seep_cases import OPERATOR, PERIOD_S, TROUGH_S
+from experiments.seep_cases import FIRST, OPERATOR, PERIOD_S, SECOND, TROUGH_S, followed
 from experiments.seep_spark import Found
 from experiments.seep_static import SIZES, THESIS_MEDIANS_PER_S, Timed
 from experiments.workloads.google_with_pandas import expected_results
 
-GRAPH = Dataflow.of((Operator(name="source", source=True), Operator(name=OPERATOR)), [("source", OPERATOR)])
+NAMES = (OPERATOR, FIRST, SECOND)
+GRAPH = Dataflow.of(
+    (Operator(name="source", source=True), *(Operator(name=name) for name in NAMES)),
+    [("source", name) for name in NAMES],
+)
 
 
 def snapshot(at_s: float, size: int, queue: float) -> Snapshot:
     its = [
         Reading(
-            operator=OPERATOR,
+            operator=name,
             instance=index,
             window_s=5,
             useful_s=5,
@@ -39,15 +43,24 @@ def snapshot(at_s: float, size: int, queue: float) -> Snapshot:
             records_out=25,
             overdue=queue / size,
         )
+        for name in NAMES
         for index in range(size)
     ]
     return Snapshot(
-        dataflow=GRAPH, plan=Plan({OPERATOR: size}), source_rates={"source": 10}, readings=tuple(its), at_s=at_s
+        dataflow=GRAPH,
+        plan=Plan(dict.fromkeys(NAMES, size)),
+        source_rates={"source": 10},
+        readings=tuple(its),
+        at_s=at_s,
     )
 
 
 def found(queue: Sequence[tuple[float, float]], *changes: tuple[float, int, int]) -> Found:
-    """A run that began at second 1,000, with these readings and actions."""
+    return found_of(OPERATOR, queue, *changes)
+
+
+def found_of(name: str, queue: Sequence[tuple[float, float]], *changes: tuple[float, int, int]) -> Found:
+    """A run that began at second 1,000, with these readings of all operators and actions of one."""
     sizes = [(0.0, 1), *((at_s, after) for at_s, _, after in changes)]
     snapshots = [
         snapshot(1000 + at_s, next(size for since_s, size in reversed(sizes) if since_s <= at_s), length)
@@ -56,13 +69,11 @@ def found(queue: Sequence[tuple[float, float]], *changes: tuple[float, int, int]
     decisions = [
         Decided(
             at_s=1000 + at_s,
-            decision=Decision(
-                number=1, at_s=1000 + at_s, before=Plan({OPERATOR: before}), after=Plan({OPERATOR: after})
-            ),
+            decision=Decision(number=1, at_s=1000 + at_s, before=Plan({name: before}), after=Plan({name: after})),
         )
         for at_s, before, after in changes
     ]
-    run = SparkRun(operator=OPERATOR, snapshots=tuple(snapshots), events=tuple(decisions), began_s=1000)
+    run = SparkRun(operator=name, snapshots=tuple(snapshots), events=tuple(decisions), began_s=1000)
     return Found(run=run, written=2000, kept=2000)
 
 
@@ -94,12 +105,36 @@ def test_the_shape_of_two_more_instances_is_known() -> None:
     assert holds(list(seep_spark._two_more(level))) == [True, False]
 
 
+def test_of_two_operators_only_the_slow_one_may_act() -> None:
+    both = found_of(SECOND, grows_until(95, then_per_s=-5, ends_s=240), (95, 1, 3))
+    assert holds(list(seep_spark._two_operators(both))) == [True, True, True]
+    wrong = found_of(FIRST, grows_until(95, then_per_s=-5, ends_s=240), (95, 1, 3))
+    assert holds(list(seep_spark._two_operators(wrong)))[0] is False
+
+
+def test_short_peaks_are_to_queue_up_and_to_change_nothing() -> None:
+    queue = [(5.0 * number, 50.0 if number > 9 else 0.0) for number in range(60)]
+    assert holds(list(seep_spark._short_peaks(found(queue)))) == [True, True]
+    assert holds(list(seep_spark._short_peaks(found(queue, (100, 1, 3))))) == [True, False]
+    assert holds(list(seep_spark._short_peaks(found([(5.0, 0.0)])))) == [True, False], "there were no peaks"
+
+
+def test_with_a_guard_time_a_scale_in_comes_after_it() -> None:
+    queue = [(5.0 * number, 0.0) for number in range(92)]
+    assert holds(list(seep_spark._hysteresis(found(queue, (57, 1, 3), (385, 3, 1))))) == [True, True]
+    assert holds(list(seep_spark._hysteresis(found(queue, (57, 1, 3), (85, 3, 1))))) == [False, False]
+    assert holds(list(seep_spark._hysteresis(found(queue, (70, 1, 3), (385, 3, 1))))) == [False, True], "too late"
+    assert holds(list(seep_spark._hysteresis(found(queue)))) == [False, False]
+
+
 def test_a_peak_is_followed_out_and_in_before_the_next() -> None:
     turns = [TROUGH_S + number * PERIOD_S for number in range(3)]
     every = [change for at in turns for change in ((at + 17, 1, 3), (at + 40, 3, 1))]
-    assert seep_spark.followed(every) == 3
-    assert seep_spark.followed(every[:-1]) == 2, "the last one is not scaled in"
-    assert seep_spark.followed([(at + 30, *sizes) for at, *sizes in every]) == 0, "always too late"
+    assert followed(every, 3) == 3
+    assert followed(every[:-1], 3) == 2, "the last one is not scaled in"
+    assert followed([(at + 30, *sizes) for at, *sizes in every], 3) == 0, "always too late"
+    documented = [(67, 1, 3), (88, 3, 1), (119, 1, 3), (135, 3, 1), (182, 1, 3), (198, 3, 1)]
+    assert followed(documented, 3) == 1, "the first and the last came when their peak was over"
 
 
 @pytest.mark.parametrize(
@@ -126,6 +161,8 @@ def timed(size: int, per_s: float, *, machines_busy: float = 0.9, cluster_busy: 
 
 def like_the_thesis() -> dict[int, Timed]:
     found = {size: timed(size, THESIS_MEDIANS_PER_S[size] / 1000) for size in SIZES}
+    drawn = {what: {"machines": [(0.0, 1.0), (4.0, 2.0)]} for what in seep_static._DRAWN}
+    found[1] = replace(found[1], series=drawn)
     return {**found, 16: replace(found[16], machines_busy=0.3, cluster_busy=0.95)}
 
 
@@ -147,12 +184,12 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
     one = found(grows_until(95, then_per_s=0), (95, 1, 2))
     seep_spark._plot({"5.2.2": one}, tmp_path / "a.png")
     seep_static._plot(like_the_thesis(), tmp_path / "b.png")
-    assert (tmp_path / "a.png").stat().st_size > 1000
-    assert (tmp_path / "b.png").stat().st_size > 1000
+    seep_google_trace._plot(one.run, expected_results(EXTRACT, 2700), tmp_path / "c.png")
+    assert all((tmp_path / f"{name}.png").stat().st_size > 1000 for name in "abc")
 
 
 def test_they_are_not_among_those_that_are_run_together() -> None:
-    assert not {"seep-spark", "seep-static", "seep-google-trace"} & set(frame.short_ones())
+    assert not {"seep-spark", "seep-spark-peaks", "seep-static", "seep-google-trace"} & set(frame.short_ones())
     assert "seep-simulated" in frame.short_ones()
 
 
@@ -172,8 +209,8 @@ def test_the_check_of_the_results_sees_one_that_is_off() -> None:
 
 
 def _with_cluster() -> Dataflow:
-    operators = (Operator(name="source", source=True), Operator(name=OPERATOR), Operator(name=CLUSTER, fixed=True))
-    return Dataflow.of(operators, [("source", OPERATOR), (OPERATOR, CLUSTER)])
+    edges = [*(("source", name) for name in NAMES), (OPERATOR, CLUSTER)]
+    return Dataflow.of((*GRAPH.operators, Operator(name=CLUSTER, fixed=True)), edges)
 
 
 @pytest.mark.parametrize("size", SIZES)

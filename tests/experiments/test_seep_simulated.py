@@ -31,7 +31,7 @@ def test_it_acts_thirty_seconds_after_the_first_reading_above(report: frame.Repo
 
 
 def test_only_the_slow_operator_is_scaled(report: frame.Report) -> None:
-    assert actions(report, "5.2.4") == [(95, "SimpleStatelessOperator (2) 1 → 3")]
+    assert actions(report, "5.2.4") == [(95, "SimpleStatelessOperator2 1 → 3")]
 
 
 def test_short_peaks_change_nothing_but_with_a_low_threshold_they_do(report: frame.Report) -> None:

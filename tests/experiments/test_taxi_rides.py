@@ -25,9 +25,20 @@ def test_a_million_rides_come_three_times_each() -> None:
 
 def test_the_shape_is_that_of_wednesday_and_thursday() -> None:
     trace = bundled_trace("nyc_taxi")
-    shape = [trace.rate_at(2 * 86_400 + 600 * (minute + 0.5)) for minute in MINUTES]
+    shape = [trace.rate_at(2 * 86_400 + 4 * 3600 + 600 * (minute + 0.5)) for minute in MINUTES]
     scale = fmean(rates()) / fmean(shape)
     assert rates() == pytest.approx([scale * part for part in shape], rel=0.2)
+
+
+def test_it_has_both_strong_falls_of_the_paper() -> None:
+    """At 120 and at 270 minutes; within half an hour the load falls by half, and not at any other time."""
+    load = rates()
+    strong = [minute for minute in range(258) if load[minute + 30] < 0.5 * load[minute]]
+    first, second = [m for m in strong if m < 144], [m for m in strong if m >= 144]
+    assert 90 <= min(first) <= 120 <= max(first) + 30 <= 160
+    assert 235 <= min(second) <= 270 <= max(second) + 30
+    from_midnight = rates(rides=TaxiRides(first_hour=0))
+    assert not any(from_midnight[minute + 30] < 0.5 * from_midnight[minute] for minute in range(200, 258))
 
 
 def test_the_noise_is_poissons_and_belongs_to_the_seed() -> None:

@@ -1,9 +1,11 @@
-"""Whether a pipeline that runs for long needs more and more disk, or more and more time to look through it.
+"""Whether a pipeline that runs for long needs more and more of anything: disk, memory, descriptors, threads, time.
 
-At a steady rate, the size of the channels, that of the checkpoints, and the time that a batch spends on listing
-and bookkeeping (latestOffset, getBatch, walCommit, commitOffsets, and publishing what it wrote) are taken in one
-minute early and in one late. Segments are deleted when the manager measures, so the sizes are a saw: they are
-sampled often, and the median over a minute, which is two of the manager's intervals, is compared.
+At a steady rate, the size of the channels, that of the checkpoints, the memory, descriptors and threads of the
+driver and of its JVM, the time of a batch, and of that what is spent on listing and bookkeeping (latestOffset,
+getBatch, walCommit, commitOffsets, and publishing what it wrote) are taken in one minute early and in one late.
+Segments are deleted when the manager measures, so the sizes are a saw: they are sampled often, and the median over
+a minute, which is two of the manager's intervals, is compared. Of the JVM's memory counts what is left when its
+garbage was collected: how much it takes from the machine is for the collector to say, up to its limit.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from pyspark.sql import DataFrame
+import psutil
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.batches import Batch, ended_between
@@ -52,6 +55,10 @@ class Sample:
     at_s: float
     channels_bytes: int
     checkpoints_bytes: int
+    driver_bytes: int
+    jvm_bytes: int
+    descriptors: int
+    threads: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +67,12 @@ class Minute:
 
     channels_mb: float
     checkpoints_mb: float
+    driver_mb: float
+    jvm_mb: float
+    heap_mb: float
+    descriptors: float
+    threads: float
+    batch_ms: float
     bookkeeping_ms: float
     publishing_ms: float
 
@@ -69,7 +82,7 @@ class Minute:
 
 
 def pipeline() -> Pipeline:
-    found = Pipeline("disk")
+    found = Pipeline("soak")
     found.feed("sentences", schema=SCHEMA)
 
     @found.operator(reads="sentences", parallelism=2)
@@ -95,14 +108,18 @@ def run(*, early_s: float = 180.0, late_s: float = 900.0, settings: dict[str, st
         folder = whole.enter_context(temporary_folder())
         feed = channel(folder, "sentences")
         put_once(feed, _KEYS)  # the state has all of its keys from the beginning
-        spark = whole.enter_context(session("disk", slots=4, settings=settings))
+        spark = whole.enter_context(session("soak", slots=4, settings=settings))
         publishing = whole.enter_context(watched(SegmentLog, "publish"))
         engine = whole.enter_context(running(spark, pipeline(), folder, batch_interval_s=_BATCH_INTERVAL_S))
         whole.enter_context(generator(feed, _RECORDS_PER_S))
         began_s = time.time()
-        _watch(engine, folder, began_s + late_s, samples, batches)
+        heaps_mb = []
+        for at_s in (early_s, late_s):
+            _watch(engine, folder, began_s + at_s, samples, batches)
+            heaps_mb.append(_live_heap_bytes(spark) / _MEGABYTE)
     early, late = (
-        _minute(samples, list(batches.values()), publishing, began_s + at_s) for at_s in (early_s, late_s)
+        _minute(samples, list(batches.values()), publishing, began_s + at_s, heap_mb)
+        for at_s, heap_mb in zip((early_s, late_s), heaps_mb, strict=True)
     )
     return _report(early, late, early_s, late_s, _series(samples, began_s))
 
@@ -115,6 +132,8 @@ def _watch(
     batches: dict[tuple[str, str, int], Batch],
 ) -> None:
     """Look at the disk often, and measure as often as a manager does."""
+    driver = psutil.Process()
+    java = [process for process in driver.children(recursive=True) if process.name() == "java"]
     measure_at_s = time.time() + Knobs().interval_s
     while time.time() < until_s:
         time.sleep(_SAMPLE_S)
@@ -123,6 +142,10 @@ def _watch(
                 at_s=time.time(),
                 channels_bytes=size_bytes(folder / "channels"),
                 checkpoints_bytes=size_bytes(folder / "checkpoints"),
+                driver_bytes=driver.memory_info().rss,
+                jvm_bytes=sum(process.memory_info().rss for process in java),
+                descriptors=sum(process.num_fds() for process in (driver, *java)),
+                threads=sum(process.num_threads() for process in (driver, *java)),
             )
         )
         if time.time() >= measure_at_s:
@@ -132,7 +155,17 @@ def _watch(
     batches.update({(batch.query, batch.run, batch.number): batch for batch in batches_of(engine)})
 
 
-def _minute(samples: Sequence[Sample], batches: list[Batch], publishing: Stopwatch, to_s: float) -> Minute:
+def _live_heap_bytes(spark: SparkSession) -> int:
+    """What is left of the JVM's heap when garbage was collected."""
+    assert spark._jvm is not None
+    spark._jvm.System.gc()
+    runtime = spark._jvm.Runtime.getRuntime()
+    return int(runtime.totalMemory() - runtime.freeMemory())
+
+
+def _minute(
+    samples: Sequence[Sample], batches: list[Batch], publishing: Stopwatch, to_s: float, heap_mb: float
+) -> Minute:
     from_s = to_s - _MINUTE_S
     within = [sample for sample in samples if from_s <= sample.at_s < to_s]
     ended = ended_between(batches, from_s, to_s)
@@ -144,6 +177,12 @@ def _minute(samples: Sequence[Sample], batches: list[Batch], publishing: Stopwat
     return Minute(
         channels_mb=median(sample.channels_bytes for sample in within) / _MEGABYTE,
         checkpoints_mb=median(sample.checkpoints_bytes for sample in within) / _MEGABYTE,
+        driver_mb=median(sample.driver_bytes for sample in within) / _MEGABYTE,
+        jvm_mb=median(sample.jvm_bytes for sample in within) / _MEGABYTE,
+        heap_mb=heap_mb,
+        descriptors=median(sample.descriptors for sample in within),
+        threads=median(sample.threads for sample in within),
+        batch_ms=1000 * median(batch.took_s for batch in ended),
         bookkeeping_ms=1000 * median(batch.bookkeeping_s for batch in ended),
         publishing_ms=1000 * median(took),
     )
@@ -153,6 +192,11 @@ def _report(early: Minute, late: Minute, early_s: float, late_s: float, series: 
     compared: tuple[tuple[str, str, Callable[[Minute], float]], ...] = (
         ("channels", "MB", lambda minute: minute.channels_mb),
         ("checkpoints", "MB", lambda minute: minute.checkpoints_mb),
+        ("memory of the driver", "MB", lambda minute: minute.driver_mb),
+        ("heap of the JVM, without garbage", "MB", lambda minute: minute.heap_mb),
+        ("descriptors", "", lambda minute: minute.descriptors),
+        ("threads", "", lambda minute: minute.threads),
+        ("a batch", "ms", lambda minute: minute.batch_ms),
         ("listing and bookkeeping of a batch", "ms", lambda minute: minute.overhead_ms),
     )
     measures = []
@@ -167,7 +211,8 @@ def _report(early: Minute, late: Minute, early_s: float, late_s: float, series: 
         notes=(
             f"medians of a minute; {_RECORDS_PER_S:,} records/s, a batch every {_BATCH_INTERVAL_S:g} s, {_KEYS:,} "
             f"keys, measured (and forgotten) every {Knobs().interval_s:g} s",
-            f"of the last, publishing: {early.publishing_ms:.1f} ms, then {late.publishing_ms:.1f} ms",
+            f"memory that the JVM takes from the machine: {early.jvm_mb:,.0f} MB, then {late.jvm_mb:,.0f} MB",
+            f"of bookkeeping, publishing: {early.publishing_ms:.1f} ms, then {late.publishing_ms:.1f} ms",
             *series,
         ),
     )
