@@ -39,6 +39,7 @@ _LONGEST = (
     "test_spark_kafka",
     "test_same_folder",
     "test_on_nodes",
+    "test_notebook",
     "test_spark_contract",
 )
 """Files of some minutes each."""

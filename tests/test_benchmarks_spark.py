@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.batches import (
+    Around,
     Batch,
     Marks,
     batch_of,
@@ -154,6 +155,7 @@ def _marks(**given: Any) -> Marks:
         "asked_s": 10.2,
         "stop_s": 10.3,
         "stopped_s": 10.4,
+        "moved_s": 10.45,
         "started_s": 10.6,
         "first": _batch(began_s=11.6, took_s=1.0, parts_s={"addBatch": 0.9}),
         "first_end_s": 12.7,
@@ -163,10 +165,10 @@ def _marks(**given: Any) -> Marks:
     return Marks(**{**usual, **given})
 
 
-def test_the_parts_of_a_rescale_add_up_to_the_time_between_two_batches() -> None:
+def test_the_parts_of_a_move_add_up_to_the_time_between_two_batches() -> None:
     parts = breakdown_s(_marks())
     assert sum(parts.values()) == pytest.approx(2.7)
-    assert list(parts.values()) == pytest.approx([0.2, 0.1, 0.1, 0.2, 1.0, 0.1, 0.3, 0.6, 0.1])
+    assert list(parts.values()) == pytest.approx([0.2, 0.1, 0.1, 0.05, 0.15, 1.0, 0.1, 0.3, 0.6, 0.1])
     assert pause_s(_marks()) == pytest.approx(1.7)
 
 
@@ -177,13 +179,20 @@ def test_a_batch_that_was_under_way_is_the_last_before_the_action() -> None:
     assert sum(parts.values()) == pytest.approx(12.7 - 10.29)
 
 
-def test_a_rescale_that_is_as_quick_as_a_batch_is_no_pause() -> None:
+def test_a_move_that_is_as_quick_as_a_batch_is_no_pause() -> None:
     assert pause_s(_marks(usual_s=5.0)) == 0
 
 
 def test_the_median_is_taken_phase_by_phase() -> None:
     middle = median_breakdown_s([_marks(), _marks(started_s=10.5), _marks(started_s=10.9)])
-    assert middle["start of the query"] == pytest.approx(0.2)
+    assert middle["start of the query"] == pytest.approx(0.15)
+
+
+def test_a_rescale_is_compared_with_the_batches_before_it() -> None:
+    around = Around(before_s=[0, 1, 2, 3, 4, 5.1, 6], after_s=[7, 8.3, 20])
+    assert (around.usual_s, around.pause_s) == (1, pytest.approx(0.3)), "of the batch under way and the next"
+    assert around.pause_without_s == pytest.approx(0.1)
+    assert Around(before_s=[0, 1, 2, 3, 3.5], after_s=[4, 4.5]).pause_s == 0
 
 
 # Files

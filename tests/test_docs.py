@@ -247,6 +247,13 @@ def test_commands_that_are_shown_exist(path: str) -> None:
     assert {line: what for line, what in found.items() if what} == {}
 
 
+def test_every_command_has_an_example_in_its_help() -> None:
+    _, *parts = re.split(r"^## (elastream .*)\n", text_of("docs/reference/commands.md"), flags=re.MULTILINE)
+    examples = {name: re.findall(r"Example: `(.*)`", told) for name, told in zip(*[iter(parts)] * 2, strict=True)}
+    assert [name for name, lines in examples.items() if not any(line.startswith(name) for line in lines)] == []
+    assert [line for lines in examples.values() for line in lines if unknown(line)] == []
+
+
 def command_lines(text: str) -> Iterator[str]:
     """In fenced code, and alone between backticks."""
     for _, code in blocks_of(text, ""):

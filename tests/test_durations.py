@@ -25,6 +25,9 @@ from elastream.durations import seconds, text
         ("30min", 1_800.0),
         ("2 h", 7_200.0),
         ("1 d", 86_400.0),
+        ("5 seconds", 5.0),  # as Spark writes them
+        ("1 minute", 60.0),
+        ("250 milliseconds", 0.25),
     ],
 )
 def test_a_number_is_seconds_and_a_text_has_a_unit(written: Any, found: float) -> None:

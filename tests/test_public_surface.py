@@ -14,6 +14,7 @@ import elastream
 from docs.hooks.python_names import SECTIONS
 from elastream.manager.events import Decided
 from elastream.measurement.recording import read_recording
+from tests.patience import PATIENCE_S
 from tests.word_count import WORD_COUNT
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +64,9 @@ def test_importing_it_imports_no_spark_and_none_of_its_own_parts() -> None:
         "from elastream import Pipeline, evaluate, run, Policy, Engine\n"
         "print(sorted({'pyspark', 'pandas', 'fastapi', 'matplotlib', 'typer'} & set(sys.modules)))\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, cwd=ROOT
+    )
     assert (ended.stdout, ended.stderr) == ("[]\n", "")
 
 

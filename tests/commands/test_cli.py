@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from elastream import __version__
 from elastream.cli import app, main
+from elastream.manager.store import Store
 from elastream.measurement.recording import read_recording
 from elastream.policies.catalog import catalog
 from tests.word_count import WORD_COUNT
@@ -380,14 +381,14 @@ def test_a_knob_of_the_manager_in_any_spelling_overrides_the_scenario(
     assert first["at_s"] == 60
 
 
-@pytest.mark.parametrize("written", ["catch_up=none", "catch_up_s=none"])
+@pytest.mark.parametrize("written", ["catch_up=90 s", "catch_up_s=90"])
 def test_an_option_in_any_spelling_overrides_the_scenario(run: Run, scenario: Path, written: str) -> None:
     def reasons(result: Result) -> list[str]:
         decided = [event["decision"] for event in result.json["events"] if event["event"] == "decided"]
-        return [reason["kind"] for reason in decided[0]["reasons"]]
+        return [reason["text"] for reason in decided[0]["reasons"]]
 
-    assert reasons(run("simulate", scenario, "--json")) == ["catch-up"]
-    assert reasons(run("simulate", scenario, "--json", "--set", written)) == []
+    assert reasons(run("simulate", scenario, "--json"))[0].endswith("is to be gone in 5 min")
+    assert reasons(run("simulate", scenario, "--json", "--set", written))[0].endswith("is to be gone in 90 s")
 
 
 def test_a_scenario_overrides_the_knobs_of_a_policys_authors_in_any_spelling(run: Run, scenario: Path) -> None:
@@ -492,9 +493,9 @@ def test_plan_for_the_highest_rate_that_was_seen(run: Run, recording: Path) -> N
 @pytest.mark.parametrize(
     ("rate", "message"),
     [
-        ("500", "--rate takes SOURCE=RECORDS_PER_S, found '500'"),
-        ("=500", "--rate takes SOURCE=RECORDS_PER_S, found '=500'"),
-        ("source=many", "--rate takes SOURCE=RECORDS_PER_S, found 'source=many'"),
+        ("500", "--rate takes SOURCE=N, found '500'"),
+        ("=500", "--rate takes SOURCE=N, found '=500'"),
+        ("source=many", "--rate takes SOURCE=N, found 'source=many'"),
         ("map=500", "'map' is not a source of the recorded pipeline (known: source)"),
         ("source=-1", "'source' must be a number of at least 0, found -1.0"),
         ("source=nan", "'source' must be a number of at least 0, found nan"),
@@ -512,6 +513,25 @@ def test_replay_tells_what_would_have_been_decided(run: Run, recording: Path) ->
     assert decided[0]["dry_run"] is True
     assert decided[0]["decision"]["kind"] == "rescale"
     assert "would rescale map 1 → 5" in run("replay", recording, "--policy", "ds2-paper").out
+
+
+def test_replay_is_set_as_the_run_was(run: Run, recording: Path) -> None:
+    header, *windows = recording.read_text().splitlines()
+    said = json.loads(header)
+    said["knobs"] |= {"interval_s": 7.0, "warm_up_intervals": 3, "calendar": "gone.yaml"}
+    recording.write_text("\n".join([json.dumps(said), *windows]) + "\n")
+
+    def replayed(*settings: str) -> tuple[str, int]:
+        told = run("replay", recording, *settings)
+        left_out = [
+            event for event in run("replay", recording, "--json", *settings).json if event["event"] == "ignored"
+        ]
+        return told.out.split("replayed with ")[1].split(" ─")[0], len(left_out)
+
+    assert replayed() == ("ds2, every 7 s", 3)
+    assert replayed("--set", "interval=9 s") == ("ds2, every 9 s", 3)
+    assert replayed("--policy", "threshold")[0] == "threshold, every 7 s"
+    assert replayed("--policy", "threshold")[1] < 3, "another policy is set as its authors have it"
 
 
 @pytest.mark.parametrize("command", ["plan", "replay"])
@@ -534,7 +554,7 @@ def test_a_clock_that_was_set_back_costs_only_a_window(run: Run, recording: Path
     assert result.err == f"{recording}: 1 window left out, for ending no later than one before (at_s)\n"
 
 
-@pytest.mark.parametrize("command", ["plan", "replay", "report"])
+@pytest.mark.parametrize("command", ["plan", "replay", "forecast", "report"])
 def test_the_folder_of_a_run_stands_for_its_recording(run: Run, recording: Path, command: str) -> None:
     folder = recording.parent / "out" / "steady"
     folder.mkdir(parents=True)
@@ -563,7 +583,7 @@ def test_compare_shows_the_policies_side_by_side(run: Run) -> None:
     result = run("compare", EXAMPLE, "--json")
 
     assert (result.status, result.err) == (0, "")
-    assert list(result.json["policies"]) == ["ds2", "dhalion", "threshold", "lag"]
+    assert list(result.json["policies"]) == ["ds2", "flink", "dhalion", "threshold", "lag"]
     assert Path(result.json["plot"]).exists()
 
 
@@ -698,8 +718,8 @@ def test_help_lists_every_command(run: Run) -> None:
 
 GROUPS = {
     "Start": ("new", "doctor"),
-    "Run": ["run", "decentralized", "capacity"],
-    "Ask": ["evaluate", "plan", "replay", "forecast", "policies"],
+    "Run": ["run", "submit", "decentralized", "capacity"],
+    "Ask": ["evaluate", "advise", "plan", "replay", "forecast", "policies"],
     "Show": ["show", "serve", "report"],
     "Scale by rules": ["rules", "master", "agent"],
     "Try out": ["simulate", "compare", "cluster", "kafka"],
@@ -721,7 +741,7 @@ def test_help_shows_the_commands_in_groups(run: Run) -> None:
 def test_run_shows_its_options_in_groups(run: Run) -> None:
     out = run("run", "--help").out
     titles = re.findall(r"^╭─ (.+?) ─+╮$", out, flags=re.MULTILINE)
-    assert titles == ["Arguments", "Options", "Policy", "Run", "Spark", "Cluster", "Channels", "Page"]
+    assert titles == ["Arguments", "Options", "Run", "Policy", "Spark", "Cluster", "Channels", "Page"]
 
 
 # Engines
@@ -737,25 +757,42 @@ def test_a_scenario_is_run_as_on_any_engine(run: Run, scenario: Path) -> None:
     assert Path("out/steady/run.png").exists()
 
 
+TWO_WINDOWS = ("--engine", "simulated", "--no-serve", "--duration", "2 min", "--interval", "1 min")
+
+
+def test_a_plot_that_cannot_be_written_takes_no_summary_with_it(run: Run, scenario: Path) -> None:
+    Path("out/steady/run.png").mkdir(parents=True)
+    ran = run("run", scenario, "--engine", "simulated", "--no-serve", "--duration", "2 min")
+    assert ran.status == 0
+    assert "out/steady/run.png: cannot be written: Is a directory" in ran.err
+    assert "recording: out/steady/recording.jsonl, no plot" in ran.out
+
+
 def test_fresh_begins_anew(run: Run, scenario: Path) -> None:
     Path("out/steady").mkdir(parents=True)
     Path("out/steady/left").write_text("")
-    command = [
-        "run",
-        scenario,
-        "--engine",
-        "simulated",
-        "--no-serve",
-        "--duration",
-        "2 min",
-        "--interval",
-        "1 min",
-    ]
-    assert run(*command, "--dry-run", "--fresh").status == 0
+    assert run("run", scenario, *TWO_WINDOWS, "--dry-run", "--fresh").status == 0
     assert not Path("out/steady/left").exists()
     recorded = read_recording(Path("out/steady/recording.jsonl"))
     assert recorded.headers[0].knobs["dry_run"] is True
     assert len(recorded.snapshots) == 2
+
+
+def test_it_learns_from_a_recording_or_a_trace(run: Run, scenario: Path) -> None:
+    rows = "".join(f"{60 * row},{100 + row % 5}\n" for row in range(200))
+    for name in ("source", "other"):
+        Path(f"{name}.csv").write_text(f"time_s,records_per_s\n{rows}")
+    command = ["run", scenario, *TWO_WINDOWS, "--policy", "ds2-forecast", "--learn-from"]
+    assert run(*command, "source.csv").status == 0
+    assert run(*command, "out/steady", "--folder", "again").status == 0
+    for folder, learned in (("out/steady", 202), ("again", 4)):
+        with Store(Path(folder) / "manager.sqlite") as store:
+            state = store.load()
+        assert state is not None
+        history = state.knowledge.forecasters["source"].history
+        assert len(history) + len(history.early) == pytest.approx(learned, abs=2)
+    said = refused(run(*command, "other.csv"))
+    assert said == "--learn-from other.csv: rates of source were expected, found those of other"
 
 
 def test_an_engine_that_there_is_not_and_options_of_another(run: Run, scenario: Path) -> None:
@@ -793,3 +830,17 @@ def test_letters_that_the_terminal_lacks_do_not_end_the_command(
         monkeypatch.setattr(sys, "stdout", terminal)
         assert run("evaluate", snapshot).status == 0
     assert "flatmap" in (tmp_path / "terminal").read_text()
+
+
+def test_what_is_for_whole_jobs_is_left_out_of_a_comparison_with_a_sentence(run: Run, scenario: Path) -> None:
+    result = run("compare", scenario, "--policies", "ds2,spark-dra", "--json")
+    assert (result.status, list(result.json["policies"])) == (0, ["ds2"])
+    assert result.json["left_out"]["spark-dra"].startswith("for whole jobs only")
+    told = run("compare", scenario, "--policies", "ds2,spark-dra").out
+    assert "spark-dra is left out: it is for whole jobs only" in " ".join(told.split())
+
+
+def test_what_is_for_whole_jobs_sizes_no_pipeline(run: Run, scenario: Path) -> None:
+    result = run("simulate", scenario, "--policy", "elastic-scaling")
+    assert result.status == 2
+    assert "--policy elastic-scaling: for whole jobs only" in " ".join(result.err.split())

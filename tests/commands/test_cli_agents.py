@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from typer.testing import CliRunner, Result
 
 from elastream.agents.adaptor import EngineAdaptor
@@ -15,6 +18,7 @@ from elastream.agents.security import read_token
 from elastream.cli import app
 from elastream.commands.named_engine import SimulatedInRealTime, named_engine
 from elastream.errors import InvalidInput
+from elastream.web.address import TOKEN_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 RULES = """\
@@ -55,7 +59,10 @@ def agent(*arguments: str) -> Result:
         (["--token-file", "none"], "none: there is no such file"),
         (["--tls-key", "key.pem"], "--tls-key needs the certificate that it belongs to"),
         (["--tls-certificate", "rules.yaml"], "rules.yaml: not a certificate with its key"),
-        (["--engine", "words"], "--engine takes MODULE:OBJECT or the .yaml of a scenario, found 'words'"),
+        (
+            ["--engine", "words"],
+            "--engine takes MODULE:OBJECT, http://HOST:PORT of a run or the .yaml of a scenario, found 'words'",
+        ),
         (["--engine", "nowhere:thing"], "--engine nowhere:thing: cannot be imported: No module named 'nowhere'"),
         (["--engine", "json:thing"], "--engine json:thing: json has no thing"),
         (["--engine", "json:dumps"], "--engine json:dumps: cannot be made: TypeError"),
@@ -77,6 +84,15 @@ def test_a_master_says_what_it_cannot_do(arguments: list[str], message: str) -> 
         (["--operator", "map", "--master", "here:99999"], "--master takes HOST:PORT, found 'here:99999'"),
         (["--operator", "map", "--pid", "999999999"], "there is no process 999999999 to be read"),
         (["--operator", "map", "--disk", "nowhere"], "nowhere: there is no such folder"),
+        (
+            ["--operator", "map", "--series", "latency=a"],
+            "--prometheus or --otlp-port, and --series (what",
+        ),
+        (["--operator", "map", "--otlp-port", "0"], "--prometheus or --otlp-port, and --series (what"),
+        (
+            ["--operator", "map", "--otlp-port", "0", "--prometheus", "http://a", "--series", "latency=a"],
+            "--prometheus and --otlp-port: an agent reads one of them",
+        ),
         (["--operator", "map", "--tls-authority", "rules.yaml"], "rules.yaml: not a certificate to trust"),
     ],
 )
@@ -100,6 +116,39 @@ def test_a_master_without_agents_waits_and_ends() -> None:
     assert lines[0].startswith("listens on 127.0.0.1:")
     assert lines[0].endswith(", says what it would do")
     assert lines[-1].startswith("ended: readings 0, ")
+
+
+def test_it_serves_its_page_where_it_is_asked_to() -> None:
+    result = master("--page-port", "0", "--engine", str(ROOT / "examples" / "wordcount.yaml"))
+    assert result.exit_code == 0, result.output
+    (token,) = re.findall(r"page: http://127.0.0.1:\d+/#token=(\S+)", result.output)
+    assert result.output.count(token) == 1, "whoever reads a log is to find it once at most"
+
+
+def test_a_token_that_is_known_beforehand_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "of-the-environment")
+    result = master("--page-port", "0", "--engine", str(ROOT / "examples" / "wordcount.yaml"))
+    assert re.search(r"page: http://127.0.0.1:\d+/\n", result.output)
+    assert "of-the-environment" not in result.output
+
+
+def test_the_page_of_a_master_speaks_tls_and_knows_who_may_look(here: Path) -> None:
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(here / "server.pem"))
+    (here / "tokens.yaml").write_text("- {token: of-someone-who-acts, role: act}")
+    given = ["--page-port", "0", "--page-tokens", "tokens.yaml", "--tls-cert", "server.pem"]
+    result = master(*given, "--engine", str(ROOT / "examples" / "wordcount.yaml"))
+    assert result.exit_code == 0, result.output
+    assert re.search(r"page: https://127.0.0.1:\d+/\n", result.output)
+    assert "who may look, and who act: tokens.yaml" in result.output
+    assert "of-someone-who-acts" not in result.output
+
+
+def test_a_run_that_does_not_answer_is_said() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        result = master("--engine", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+    assert result.exit_code == 2
+    assert "/api/v1/graph: does not answer" in result.output.replace("\n", "")
 
 
 def test_its_events_as_json(here: Path) -> None:
@@ -127,7 +176,7 @@ def test_proposals_do_not_pile_up_on_disk(here: Path) -> None:
     assert master("--engine", str(ROOT / "examples" / "wordcount.yaml")).exit_code == 0
     with sqlite3.connect(here / "out" / "master" / "master.db") as store:
         tables = [name for (name,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        assert tables == ["state"]
+        assert sorted(tables) == ["lease", "state"]
         assert store.execute("SELECT COUNT(*) FROM state").fetchone() == (1,)
 
 

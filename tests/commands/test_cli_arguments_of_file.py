@@ -47,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def start_session(name: str, **given: Any) -> None:
-        found.update(given, name=name)
+        found.update(given, name=name, argv=list(sys.argv))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(spark_run, "start_session", start_session)
@@ -91,6 +91,13 @@ def test_a_run_hands_them_on_with_settings_and_packages(file: Path, asked: dict[
     assert asked["packages"] == ("g:x:1",)
 
 
+def test_functions_find_them_too_while_the_pipeline_runs(file: Path, asked: dict[str, Any]) -> None:
+    before = list(sys.argv)
+    elastream("run", file, "--no-serve", "--", "--most", "7")
+    assert asked["argv"] == [str(file), "--most", "7"]
+    assert sys.argv == before
+
+
 def test_bad_settings_are_refused(file: Path, asked: dict[str, Any]) -> None:
     for option, wrong, message in (
         ("--conf", "timeZone=UTC", "--conf: a setting of Spark has a name such as"),
@@ -112,3 +119,11 @@ def test_from_python(file: Path, asked: dict[str, Any]) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_from_python(file, arguments=["--serve"], conf={"spark.b": True})
     assert (asked["name"], asked["conf"]) == ("served", {"spark.a": "1", "spark.b": "true"})
+
+
+@pytest.mark.parametrize("arguments", [("--most", "2"), ("incoming",)])
+def test_what_is_meant_for_the_file_and_not_behind_the_mark(file: Path, arguments: tuple[str, ...]) -> None:
+    ended = elastream("run", file, *arguments)
+    assert ended.exit_code == 2
+    assert "what is for the pipeline file stands after --" in re.sub(r"[\s│]+", " ", ended.output)
+    assert "stands after --" not in elastream("run", file, *arguments, "--", "--most", "2").output

@@ -63,6 +63,20 @@ def in_use(folder: Path) -> Iterator[None]:
         yield
 
 
+def test_a_plain_job_and_a_folder_are_told_what_to_do(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("SCHEMA = 'id bigint'\n", encoding="utf-8")
+    said = refused("run", "plain.py")
+    assert "plain.py: one Pipeline was expected at the top of the file, found 0; `elastream new NAME`" in said
+    assert "`elastream submit`" in said
+    assert ".: a Python file with a Pipeline was expected, found a folder" in refused("run", ".")
+
+
+def test_a_misspelt_file_and_two_pipelines_in_one(file: Path) -> None:
+    assert "cuonted.py: there is no such file (did you mean 'counted.py'?)" in refused("run", "cuonted.py")
+    file.write_text(f"{PIPELINE}\nother = Pipeline('other')\n", encoding="utf-8")
+    assert "found 2: 'counted' and 'other'; a file for each can be run" in refused("run", file)
+
+
 def test_a_folder_that_is_in_use(file: Path, tmp_path: Path) -> None:
     with in_use(tmp_path / "out" / "counted"):
         said = refused("run", file, "--no-serve")
@@ -117,3 +131,27 @@ def test_mistakes_in_functions_are_told_by_show_and_by_run(file: Path, function:
     assert "counted.py: 'halved' " in said
     assert message in said
     assert message in refused("run", file, "--no-serve")
+
+
+def test_a_checkpoint_that_cannot_be_taken_over(file: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    said = refused("run", file, "--no-serve", "--from-checkpoint", f"numbers={nowhere}")
+    assert "--from-checkpoint: 'numbers' is no @pipeline.source, expected one of none" in said, "it is a feed"
+    text = file.read_text(encoding="utf-8").replace('pipeline.feed("numbers", schema="id bigint")', _SOURCE)
+    file.write_text(text, encoding="utf-8")
+    said = refused("run", file, "--no-serve", "--from-checkpoint", nowhere)
+    assert f"{nowhere}: there is no such folder" in said
+
+
+def test_a_latency_that_the_triggers_do_not_allow(file: Path) -> None:
+    text = file.read_text(encoding="utf-8").replace("max_parallelism=4", 'max_parallelism=4, trigger="10 seconds"')
+    file.write_text(text, encoding="utf-8")
+    said = refused("run", file, "--no-serve", "--latency", "5 s")
+    assert "a latency of 5 s cannot be kept with the triggers of the pipeline: a record may wait for 20 s" in said
+
+
+_SOURCE = """
+@pipeline.source
+def numbers(spark):
+    return spark.readStream.format("rate").load()
+"""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -16,7 +19,7 @@ from elastream.dataflow import Plan
 from elastream.engines.simulated import EngineModel, OperatorModel, PowerLaw, SourceModel
 from elastream.engines.simulated.simulation import Simulation, simulate
 from elastream.manager.decision import Decision, DecisionKind
-from elastream.manager.events import ActionVerdict, Decided, Event, Ignored, Judged
+from elastream.manager.events import ActionVerdict, Decided, Event, Held, Ignored, Judged, Proposed
 from elastream.manager.knobs import Knobs
 from elastream.measurement import Snapshot
 from elastream.measurement.elasticity import Elasticity
@@ -51,6 +54,36 @@ def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 def words(lines: Iterable[str]) -> str:
     """The text without its layout: what a reader reads, wherever the lines were broken."""
     return " ".join(" ".join(lines).split())
+
+
+# A disk that is full
+
+
+def test_what_goes_on_leaves_out_what_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Full()
+    monkeypatch.setattr("sys.stdout", full)
+    enduring, other = console.new_console(enduring=True), console.new_console()
+    full.why = errno.ENOSPC
+    enduring.print("lost")
+    with pytest.raises(OSError, match="No space left"):
+        other.print("a result")
+    full.why = errno.EIO
+    with pytest.raises(OSError, match="Input/output"):
+        enduring.print("of another kind")
+    full.why = 0
+    console.new_console(enduring=True).print("back")
+    assert full.getvalue() == "back\n"
+
+
+class Full(io.StringIO):
+    """A file that cannot be written, for a while."""
+
+    why = 0
+
+    def write(self, text: str) -> int:
+        if self.why:
+            raise OSError(self.why, os.strerror(self.why))
+        return super().write(text)
 
 
 # A line of bars
@@ -257,11 +290,24 @@ def test_a_replay_counts_its_time_from_the_beginning_of_the_recording(shown: Sho
     lines = shown(lambda out: console.print_replay(out, "ds2", windows(began_s + 60, began_s + 120), events))
 
     assert "2 windows, 2 min, replayed with ds2" in lines[0]
-    assert words(lines[1:3]).startswith("1 decision; 1 window left out (warm-up, gaps).")
+    assert words(lines[1:3]).startswith("1 decision; 1 window left out.")
     assert [line.strip() for line in lines[3:]] == [
+        "• 1 window left out: warming up, 1 more",
         "2 min  would rescale map 1 → 4  (? of the rate before)",
         "• map needs 4",
     ]
+
+
+def test_a_replay_says_in_how_many_windows_nothing_was_decided_and_why(shown: Shown) -> None:
+    silent = Advice(
+        operator="map", current=1, parallelism=None, reasons=(Reason(kind=ReasonKind.NO_DATA, text="is new"),)
+    )
+    asked = Proposal(policy="lag", advice={"map": silent})
+    events: list[Event] = [Proposed(at_s=60, proposal=asked), Proposed(at_s=120, proposal=asked)]
+    events += [Held(at_s=120, why="scaling is paused")]
+    lines = shown(lambda out: console.print_replay(out, "lag", windows(60, 120), events))
+    assert "• in 2 windows: not deciding: map (is new)" in lines
+    assert "• in 1 window: held: scaling is paused" in lines
 
 
 def test_a_replay_of_a_window_without_readings(shown: Shown) -> None:

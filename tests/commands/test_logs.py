@@ -24,6 +24,7 @@ def as_before() -> Iterator[None]:
     level = logger.level
     yield
     logger.setLevel(level)
+    logging.getLogger("py4j").setLevel(logging.NOTSET)
     logging.getLogger().removeHandler(logs._handler)
 
 
@@ -99,3 +100,12 @@ def test_the_command_takes_v_before_its_subcommand(flags: tuple[str, ...], shown
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stderr) == (0, shown)
     assert '"name": "ds2"' in ended.stdout
+
+
+def test_what_the_bridge_to_java_logs_is_raised_as_well_and_shown_only_on_request(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for verbose in (0, 1):
+        show_log(verbose)
+        logging.getLogger("py4j.clientserver").error("Error while sending or receiving.")
+    assert capsys.readouterr().err.count("Error while sending or receiving.") == 1

@@ -169,6 +169,13 @@ def test_a_run_that_dropped_late_records_says_so_in_its_last_line(ended: Any) ->
     assert rows(printed, "map")[-1] == ["map", "18,000", "—", "1,300", "2,000", "yes"]
 
 
+def test_records_that_were_put_aside_are_told_in_the_last_line(ended: Any) -> None:
+    (map_,) = (step for step in LATE.steps if step.operator == "map")
+    accounts = replace(LATE, steps=(replace(map_, late=None, late_before=0, aside=2),))
+    last = ended(3, accounts=accounts)[0].splitlines()[-1]
+    assert last.startswith("map could not process 2 records: put aside with the error of each, in the folder")
+
+
 def test_a_run_whose_records_do_not_add_up_fails(ended: Any) -> None:
     printed, _ = ended(3, accounts=LOST, status=1)
     assert f"it does not add up: {LOST.faults[0]}" in printed
@@ -181,6 +188,7 @@ def test_json_has_where_every_record_went(ended: Any) -> None:
         "out": None,
         "late": 1_300,
         "late_in_this_run": 1_234,
+        "aside": 0,
         "waiting": 2_000,
         "adds_up": True,
         "inputs": {"source": {"published": 20_000, "read": 18_000, "waiting": 2_000}},

@@ -19,7 +19,7 @@ from elastream.manager.moves import ManagerStep
 from elastream.manager.phase import ManagerPhase
 from elastream.manager.requests import Request
 from elastream.manager.state import ManagerState, initial_state
-from elastream.manager.step import Asked, Input, Measured, Rescaled, Started, step
+from elastream.manager.step import Input, Measured, Requested, Rescaled, Started, step
 from elastream.measurement import Reading, Snapshot
 from elastream.policies.catalog import Policy
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
@@ -90,7 +90,7 @@ def window(
 class Scripted:
     """A policy that wants what the test tells it, whatever was measured and whatever the bounds are."""
 
-    wants: Mapping[str, int] = field(default_factory=dict)
+    wants: Mapping[str, int | None] = field(default_factory=dict)
     expected_share: float | None = 1.0
     reasons: tuple[Reason, ...] = ()
     """Given for every operator that it speaks of."""
@@ -151,13 +151,16 @@ class Story:
         return self._carry_through(Started(at_s=self.at_s, plan=self.plan))
 
     def sees(
-        self, *, wants: Mapping[str, int] | None = None, after_s: float = WINDOW_S, **measured: Any
+        self, *, wants: Mapping[str, int | None] | None = None, after_s: float = WINDOW_S, **measured: Any
     ) -> Decision | None:
         """One window; what was decided in it, if anything, was also handed to the engine."""
         self.at_s += after_s
         if wants is not None:
             self.scripted.wants = wants
-        snapshot = window(self.plan, at_s=self.at_s, **{"operators": self.operators, **measured})
+        return self.tells(window(self.plan, at_s=self.at_s, **{"operators": self.operators, **measured}))
+
+    def tells(self, snapshot: Snapshot) -> Decision | None:
+        """A window as it is."""
         return self._carry_through(Measured(snapshot=snapshot))
 
     @property
@@ -166,7 +169,7 @@ class Story:
 
     def asks(self, request: Request) -> Decision | None:
         """Someone asks for something; what was decided because of it was also handed to the engine."""
-        return self._carry_through(Asked(at_s=self.at_s, request=request, dataflow=self.graph, plan=self.plan))
+        return self._carry_through(Requested(at_s=self.at_s, request=request, dataflow=self.graph, plan=self.plan))
 
     def _carry_through(self, given: Input) -> Decision | None:
         result = self._take(given)

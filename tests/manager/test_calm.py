@@ -6,6 +6,7 @@ long forms, over a day and many seeds, are in `experiments/calm.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -26,6 +27,7 @@ from elastream.testing import alike
 
 RATE = 1_000.0
 HOUR_S = 3600.0
+DOWNTIME_S = 2.0
 
 
 def pipeline(
@@ -39,7 +41,7 @@ def pipeline(
         initial_plan=Plan(dict.fromkeys(operators, 1)),
         noise=noise,
         seed=seed,
-        downtime_s=2.0,
+        downtime_s=DOWNTIME_S,
         downtime_scope=DowntimeScope.OPERATOR,
     )
 
@@ -49,12 +51,26 @@ def needing(instances: float, **model: float) -> OperatorModel:
     return OperatorModel(capacity=PowerLaw(per_instance_per_s=RATE / instances), **model)  # type: ignore[arg-type]
 
 
+def firing(window_s: float) -> OperatorModel:
+    """Half of the work is done when the window fires."""
+    return OperatorModel(
+        capacity=PowerLaw(per_instance_per_s=2 * RATE / 4.5),
+        selectivity=0.5,
+        window_s=window_s,
+        fire_cost_s_per_record=4.5 / RATE / 2,
+    )
+
+
+SINK = OperatorModel(capacity=PowerLaw(per_instance_per_s=RATE / 2 / 4.5))
+"""Behind it, needing as many."""
+
+
 def managed(model: EngineModel, *, hours: float) -> Simulation:
     return simulate(model, create("ds2"), Knobs(), duration_s=hours * HOUR_S)
 
 
-def acted_after(run: Simulation, at_s: float) -> list[str]:
-    return [str(decision) for decision in run.decisions if decision.at_s > at_s]
+def acted_after(run: Simulation, at_s: float, *, before_s: float = math.inf) -> list[str]:
+    return [str(decision) for decision in run.decisions if at_s < decision.at_s < before_s]
 
 
 class TestNoise:
@@ -75,24 +91,47 @@ class TestNoise:
         assert "does not stand out from its scatter, so it stays at 11 and not 10" in str(held[0])
 
 
+class TestTogether:
+    """A day of five operators with 10 % noise: 15 → 14, an hour later another 42 → 39, then another 27 → 25."""
+
+    def test_what_pays_for_no_action_of_its_own_goes_with_another(self) -> None:
+        story = Story(DS2(), plan=plan_of(60))
+        for _ in range(40):
+            assert story.sees(each=100.0, load=5_700.0) is None, "two of sixty pay for no action"
+        story.plan = plan_of(60, count=3)
+        story.sees(each=100.0, load=5_700.0)
+        assert story.plan == plan_of(58, count=1)
+
+
 class TestWindows:
     """20 s gave 45 actions an hour, 60 s 7, 120 s 12 with up to 48 and 135 instances."""
 
     @pytest.mark.parametrize("window_s", [7.0, 20.0, 45.0, 60.0, 120.0])
     def test_what_fires_is_not_followed(self, window_s: float) -> None:
-        """Half of the work is done when the window fires."""
-        windowed = OperatorModel(
-            capacity=PowerLaw(per_instance_per_s=2 * RATE / 4.5),
-            selectivity=0.5,
-            window_s=window_s,
-            fire_cost_s_per_record=4.5 / RATE / 2,
-        )
-        sink = OperatorModel(capacity=PowerLaw(per_instance_per_s=RATE / 2 / 4.5))
-        run = managed(pipeline({"count": windowed, "sink": sink}, noise=0.02), hours=3)
+        run = managed(pipeline({"count": firing(window_s), "sink": SINK}, noise=0.02), hours=3)
         settled = acted_after(run, HOUR_S)
         assert len(settled) <= 2 * 2, settled
         assert all(5 <= size <= 7 for size in run.final_plan.values()), run.final_plan
         assert max(max(plan.values()) for _, plan in run.history.plans) <= 16
+
+    @pytest.mark.parametrize(
+        ("window_s", "slide_s", "phase_s", "step_s"),
+        [(60.0, None, 30.7, 1.0), (10.0, 2.0, 0.7, 4.0), (139.5, 34.88, 22.7, 11.0), (600.0, 150.0, 10.2, 25.0)],
+    )
+    def test_neither_at_another_phase_nor_of_windows_that_slide(
+        self, window_s: float, slide_s: float | None, phase_s: float, step_s: float
+    ) -> None:
+        """And a load that doubles is followed to its whole within two intervals, whenever in one it does: of a
+        step at its end a part was followed, and then the rest, in 67 to 134 s."""
+        windowed = replace(firing(window_s), slide_s=slide_s, phase_s=phase_s)
+        at_s = 2 * HOUR_S + step_s
+        load = Steps(steps=((0, RATE), (at_s, 2 * RATE)))
+        run = managed(pipeline({"count": windowed, "sink": SINK}, load=load, noise=0.02), hours=2.1)
+        settled = acted_after(run, HOUR_S, before_s=at_s)
+        assert len(settled) <= 2, settled
+        assert all(5 <= size <= 7 for size in run.plan_at(at_s).values()), run.plan_at(at_s)
+        followed = run.plan_at(at_s + 2 * Knobs().interval_s + DOWNTIME_S)
+        assert min(followed.values()) >= 9, acted_after(run, at_s)
 
     def test_a_step_of_the_load_is_followed_at_once(self) -> None:
         windowed = needing(2.0, window_s=60.0)
@@ -143,6 +182,18 @@ class TestStalls:
             assert story.sees(map_readings=half) is None
 
 
+class TestDraining:
+    @pytest.mark.parametrize("noise", [0.03, 0.1])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_each_size_is_reached_in_one_action_though_times_are_noisy(self, noise: float, seed: int) -> None:
+        """1 → 4, 4 → 5, 5 → 9 with 10 % noise: that records wait all the time is counted, and not timed; and
+        what is worked off before an operator comes to it next."""
+        operators = {"map": needing(4.5), "count": needing(4.5)}
+        run = managed(pipeline(operators, noise=noise, seed=seed), hours=0.1)
+        (sized,) = run.decisions
+        assert all(6 <= size <= 8 for size in sized.after.values()), sized
+
+
 class TestNobodyIsSilenced:
     def test_an_operator_of_which_too_little_is_known_silences_no_other(self) -> None:
         story = Story(DS2(), plan=plan_of(5))
@@ -182,6 +233,24 @@ class TestSkew:
         (reason,) = (r for r in last_advice(story).reasons if r.kind is ReasonKind.SKEW)
         assert "hottest key has 43%" in str(reason)
         assert "a salted or finer key" in str(reason)
+
+
+class TestOddLoads:
+    def test_an_operator_that_never_emits(self) -> None:
+        """What is behind it gets nothing, and no more than one instance; nobody else is silenced."""
+        run = managed(pipeline({"filter": needing(4.5, selectivity=0.0), "sink": needing(4.5)}), hours=1)
+        assert run.final_plan == Plan({"filter": 5, "sink": 1})
+        assert acted_after(run, HOUR_S / 2) == []
+
+    def test_a_source_that_pauses_for_an_hour_and_brings_all_of_it_at_once(self) -> None:
+        back_s = 2 * HOUR_S
+        load = Steps(steps=((0, RATE), (HOUR_S, 0.0), (back_s, 61 * RATE), (back_s + 60, RATE)))
+        run = managed(pipeline({"map": needing(4.5)}, load=load, noise=0.02), hours=3)
+        assert len(acted_after(run, HOUR_S, before_s=back_s)) <= 1, "nothing comes, and that is one fall"
+        assert run.plan_at(back_s + 120)["map"] >= 10, "an hour of records is worked off"
+        assert len(acted_after(run, back_s)) <= 6, acted_after(run, back_s)
+        assert 5 <= run.final_plan["map"] <= 6
+        assert run.history.source_backlog[-1] + run.history.queued[-1] < RATE
 
 
 def last_advice(story: Story):  # type: ignore[no-untyped-def]

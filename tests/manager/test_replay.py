@@ -10,6 +10,7 @@ from elastream.manager.events import Acted, Decided, Event, Ignored, Proposed
 from elastream.manager.knobs import Knobs
 from elastream.manager.replay import replay
 from elastream.policies.catalog import create
+from elastream.testing import alike, chain, snapshot_of
 
 AT_ONCE = Knobs(warm_up_intervals=0, scale_down_delay_s=0)
 
@@ -54,6 +55,32 @@ def test_a_scale_down_waits_for_its_delay() -> None:
     assert decided(events) == [(180, "map 12 → 10")]
 
 
+def test_a_sink_that_gets_a_batch_a_minute_silences_nobody_whatever_the_policy() -> None:
+    """A window of a minute in append mode: of its sink too little is known, and of the others enough."""
+    of_sink = {"sink": "too few batches yet to know what one costs"}
+    windows = [
+        replace(
+            snapshot_of(
+                edges=chain("source", "map", "sink"),
+                source_rates={"source": 800.0},
+                readings=[
+                    *alike("map", records_per_s=400, window_s=10, backlog=4_000, selectivity=0.001),
+                    *alike("sink", records_per_s=0, useful_share=0, window_s=10, backlog=0),
+                ],
+            ),
+            at_s=10.0 * number,
+            unknown=of_sink,
+        )
+        for number in range(22)
+    ]
+    for policy in ("ds2", "ds2-paper", "threshold", "lag"):
+        events = replay(windows, create(policy), Knobs(warm_up_intervals=1))
+        assert [event.at_s for event in events if isinstance(event, Ignored)] == [0.0], policy
+        proposed = [event for event in events if isinstance(event, Proposed)]
+        assert len(proposed) == 21, policy
+        assert proposed[-1].proposal.advice["map"].parallelism is not None, policy
+
+
 def test_windows_with_gaps_are_left_out() -> None:
     windows = [window(plan_of(1), at_s=60, gaps=("worker 3 is silent",)), window(plan_of(1), at_s=120)]
 
@@ -79,7 +106,7 @@ def test_what_was_learned_in_earlier_windows_is_known_in_later_ones() -> None:
     windows = [window(plan_of(n), at_s=60 * n, load=200, each=100 / n**0.5) for n in (1, 16)]
 
     plain = replay(windows, create("ds2-paper"), AT_ONCE)
-    learned = replay(windows, create("ds2-learned", {"single_window": True, "catch_up_s": None}), AT_ONCE)
+    learned = replay(windows, create("ds2-learned", {"single_window": True}), AT_ONCE)
 
     assert decided(plain)[-1] == (960, "map 16 → 8")
     assert decided(learned)[-1] == (960, "map 16 → 4")

@@ -6,10 +6,12 @@ records a second, and an instance of map does 100, where a story does not say ot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from manager_story import Story, carried_out, plan_of, refused
+from manager_story import Story, carried_out, plan_of, refused, window
 
 from elastream.dataflow import Operator, Plan
 from elastream.manager.decision import Decision, DecisionKind
@@ -20,6 +22,7 @@ from elastream.manager.phase import ManagerPhase
 from elastream.manager.state import ManagerState
 from elastream.manager.step import Rescaled, step
 from elastream.measurement import Reading
+from elastream.measurement.batch_cost import BatchCost
 from elastream.policies.ds2 import AS_PUBLISHED, DS2
 from elastream.policies.proposal import Reason, ReasonKind
 from elastream.testing import alike
@@ -32,6 +35,17 @@ def skewed(instances: int, *, each: float, hot_share: float) -> list[Reading]:
         *alike("map", records_per_s=hot),
         *alike("map", instances=instances, records_per_s=cold, useful_share=cold / each)[1:],
     ]
+
+
+BATCH = BatchCost(
+    per_record_s=0.01,
+    per_task_s=0.0,
+    per_state_partition_s=0.0,
+    state_partitions=0,
+    driver_s=1.0,
+    balance=1.0,
+    longest_batch_s=3.0,
+)
 
 
 class TestWarmUp:
@@ -70,7 +84,10 @@ class TestWarmUp:
         story = Story(warm_up_intervals=2)
         story.sees()
         story.sees()
-        assert [event.why for event in story.told(Ignored)] == ["warming up, 2 more", "warming up, 1 more"]
+        assert [event.why for event in story.told(Ignored)] == [
+            "warming up, 2 more windows",
+            "warming up, 1 more window",
+        ]
 
 
 class TestActivation:
@@ -192,19 +209,31 @@ class TestScaleDownDelay:
 
     def test_it_takes_the_highest_need_of_the_delay(self) -> None:
         story = Story(scale_down_delay_s=120)
-        story.sees(wants={"map": 4})
-        story.sees(wants={"map": 8})
-        story.sees(wants={"map": 4})
-        assert story.plan == plan_of(8)
-        assert story.told(Held)[-1].why == "map: 10 → 8, not 4: so many were needed within the delay"
+        story.sees(wants={"map": 5})
+        story.sees(wants={"map": 6})
+        story.sees(wants={"map": 5})
+        assert story.plan == plan_of(6)
+        assert story.told(Held)[-1].why == "map: 10 → 6: 5 would do now, but 6 were needed within the last 2 min"
 
     def test_a_need_that_lies_further_back_is_forgotten(self) -> None:
         story = Story(scale_down_delay_s=120)
-        story.sees(wants={"map": 8})
-        for _ in range(3):
-            story.sees(wants={"map": 4}, share=1.0)
-        assert story.plan == plan_of(4)
-        assert [decision.after["map"] for decision in story.decisions] == [8, 4]
+        story.sees(wants={"map": 6})
+        for _ in range(4):
+            story.sees(wants={"map": 5}, share=1.0)
+        assert story.plan == plan_of(5)
+        assert [decision.after["map"] for decision in story.decisions] == [6, 5]
+
+    def test_a_fall_is_followed_once_and_not_in_parts(self) -> None:
+        story = Story(scale_down_delay_s=120)
+        for wanted in (10, 8, 6, 3, 3, 3, 3):
+            story.sees(wants={"map": wanted}, share=1.0)
+        assert [decision.after["map"] for decision in story.decisions] == [3]
+
+    def test_a_need_that_goes_to_and_fro_is_followed_to_its_highest(self) -> None:
+        story = Story(scale_down_delay_s=120)
+        for wanted in 2 * (4, 7, 4):
+            story.sees(wants={"map": wanted}, share=1.0)
+        assert story.plan == plan_of(7)
 
     def test_while_the_present_size_was_needed_nothing_changes(self) -> None:
         story = Story(scale_down_delay_s=120)
@@ -248,6 +277,15 @@ class TestTargetRateRatio:
         assert "asks for 1.25 times the rate of source: the last plan fell short of its model" in map(
             str, decision.reasons
         )
+
+    def test_an_operator_of_which_nothing_is_known_yet_did_not_fall_short_of_its_model(self) -> None:
+        story = Story()
+        for _ in range(4):
+            assert story.sees(wants={"map": None, "count": 1}, share=0.8) is None
+        assert story.state.knowledge.correction("source") == 1.0
+        for _ in range(2):
+            story.sees(wants={"map": 10, "count": 1}, share=0.8)
+        assert story.state.knowledge.correction("source") == pytest.approx(1.25), "once something is known, it did"
 
     def test_one_good_window_in_between_starts_the_count_anew(self) -> None:
         story = Story(AS_PUBLISHED)
@@ -366,6 +404,18 @@ class TestRollback:
         story.sees(wants={"map": 5, "count": 3}, share=1.0)
         story.sees(share=0.7)
         assert story.plan == plan_of(10, 1)
+
+    @pytest.mark.parametrize(("batch_costs", "goes_back"), [({"map": BATCH}, False), ({}, True)])
+    def test_a_window_in_which_no_batch_ended_does_no_harm(
+        self, batch_costs: Mapping[str, BatchCost], goes_back: bool
+    ) -> None:
+        """12 → 1 with 84,785 waiting, on a machine so busy that a batch took longer than two windows."""
+        story = Story()
+        story.sees(wants={"map": 20}, share=0.5, waiting=50_000)
+        story.at_s += 60
+        seen = window(story.plan, at_s=story.at_s, share=0.0, waiting=80_000)
+        story.tells(replace(seen, batch_costs=batch_costs))
+        assert (story.plan == plan_of(10)) is goes_back
 
     @pytest.mark.parametrize(
         ("drop", "share", "goes_back"),
@@ -860,3 +910,20 @@ class TestResume:
         decision = story.sees(wants={"map": 25})
         assert decision is not None
         assert decision.number == 4
+
+
+class TestOldCosts:
+    """What a record costs is from before; why says whether there was nothing to do, or nothing came to an end."""
+
+    @pytest.mark.parametrize(
+        ("waiting", "why"),
+        [(0, "had nothing to do for a window"), (500, "finished nothing for a window, though records wait")],
+    )
+    def test_why_nothing_was_measured(self, waiting: float, why: str) -> None:
+        story = Story(DS2())
+        for _ in range(3):
+            story.sees(load=900)
+        still = alike("map", instances=10, records_per_s=0, useful_share=0, backlog=waiting)
+        story.sees(load=900, map_readings=still)
+        reasons = map(str, story.told(Proposed)[-1].proposal.advice["map"].reasons)
+        assert f"it {why}: what a record costs is from before" in reasons

@@ -37,7 +37,8 @@ from elastream.manager.requests import Bounds, Controls
 from elastream.manager.state import Barred, ManagerState, WantedParallelism, state_from_json, state_to_json
 from elastream.manager.store import Store, StoreError
 from elastream.measurement.accounts import Accounts, InputAccount, StepAccount
-from elastream.measurement.evidence import Arrivals, Evidence, Span, Trail
+from elastream.measurement.arrivals import Arrivals
+from elastream.measurement.evidence import Evidence, Span, Trail
 from elastream.policies.ds2 import DS2
 from elastream.policies.knowledge import CapacityPoint, Correction, Knowledge
 from elastream.policies.proposal import Advice, Reason, ReasonKind
@@ -371,10 +372,12 @@ class TestFullDisk:
                 run.ticks(3)
             assert run.engine.asked == []
             assert run.measured == 3
-            assert len(run.troubles) == 3
-            assert all("cannot be written" in trouble for trouble in run.troubles)
+            (trouble,) = run.troubles
+            assert "the manager's state cannot be written" in trouble
+            assert trouble.endswith("nothing is changed until it can be written again")
 
             run.ticks(1)
+            assert run.troubles[1:] == [f"{store.path}: the manager's state is written again"]
             assert run.engine.in_force == plan_of(10)
             assert store.load() == run.manager.state
 

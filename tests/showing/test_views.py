@@ -129,8 +129,9 @@ class TestWindow:
         )
         [shown] = window_view(replace(a_window(*alike("map")), executors=(executor,))).executors
         assert shown.model_dump() == {
-            "id": "1", "host": "10.0.0.7", "node": "a", "cores": 4, "active_tasks": 2, "busy_cores": 1.5,
-            "memory_used_bytes": None, "memory_bytes": None, "peak_heap_bytes": None, "leaving": True,
+            "id": "1", "host": "10.0.0.7", "node": "a", "cores": 4, "processors": None, "active_tasks": 2,
+            "busy_cores": 1.5, "memory_used_bytes": None, "memory_bytes": None, "peak_heap_bytes": None,
+            "leaving": True,
         }  # fmt: skip
         assert window_view(a_window(*alike("map"))).executors == ()
 

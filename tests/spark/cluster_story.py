@@ -1,9 +1,8 @@
 """Executors come, are killed and go under a running pipeline: an application of its own, on a cluster.
 
-    python cluster_story.py MASTER FOLDER PROCESS_GROUP...
+    python cluster_story.py MASTER FOLDER
 
-The process groups are those of the workers, in which the executors are. In the end it prints as JSON what it saw;
-what the sinks keep is for whoever started it to look at.
+In the end it prints as JSON what it saw; what the sinks keep is for whoever started it to look at.
 """
 
 from __future__ import annotations
@@ -13,18 +12,21 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from running import Numbers, Running, kept, wait_until
+from running import Numbers, Running, kept, records, wait_until
 
 from elastream.engines.spark import allocation
 from elastream.engines.spark.allocation import Executors
+from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.engine import SparkEngine
 from elastream.engines.spark.executors import ExecutorOptions, session_settings, starting_slots
 from elastream.engines.spark.pipeline import Pipeline
-from elastream.engines.spark.session import start_session
+from elastream.engines.spark.session import start_session, stop_session
 
 KEYS = 7
 EXECUTOR = ExecutorOptions(cores=4, memory="512m")
@@ -51,11 +53,11 @@ def pipeline(folder: Path) -> Pipeline:
 
 
 class Story:
-    def __init__(self, running: Running, executors: Executors, groups: set[int]) -> None:
+    def __init__(self, running: Running, executors: Executors, application: str) -> None:
         self.seen: dict[str, object] = {}
         self._running = running
         self._executors = executors
-        self._groups = groups
+        self._application = application
         self._numbers = Numbers(running, "numbers", per_tick=_RECORDS_PER_TICK)
 
     def tell(self) -> None:
@@ -107,36 +109,55 @@ class Story:
         return max((int(path.name) for path in commits), default=-1)
 
     def _processes(self) -> dict[str, int]:
-        """The executors of this cluster that are running, with their process ids."""
-        command = ["ps", "-A", "-ww", "-o", "pid=,pgid=,args="]
+        """The executors of this application that are running, with their process ids."""
+        command = ["ps", "-A", "-ww", "-o", "pid=,args="]
         listed = subprocess.run(command, capture_output=True, text=True, check=True)
         found = {}
         for line in listed.stdout.splitlines():
-            pid, group, *words = line.split()
-            if int(group) in self._groups and "--executor-id" in words:
+            pid, program, *words = line.split()
+            if program.endswith("java") and self._application in words and "--executor-id" in words:
                 found[words[words.index("--executor-id") + 1]] = int(pid)
         return found
 
 
-def main(master: str, folder: Path, groups: set[int]) -> None:
+def live(
+    master: str,
+    folder: Path,
+    told: Callable[[Running, Executors, str], Story],
+    *,
+    executor: ExecutorOptions = EXECUTOR,
+    **more: str,
+) -> dict[str, object]:
+    """A story from the beginning to the end of its application; what it saw."""
     allocation._MORE_TIMEOUT_S = 300.0  # a slow machine is not to be taken for a full cluster
     declared = pipeline(folder)
-    settings = session_settings(EXECUTOR, slots=starting_slots(declared))
+    settings = session_settings(executor, slots=starting_slots(declared))
     # tasks may fail for reasons of their own on a slow machine, which is not to be taken for what is tested
-    settings |= {"spark.ui.port": "0", "spark.task.maxFailures": "20"}
+    settings |= {"spark.ui.port": "0", "spark.task.maxFailures": "20", **more}
     spark = start_session("cluster", master=master, settings=settings)
     running = Running(spark, declared, folder)
     running.engine = SparkEngine(
-        declared, spark, folder / "run", batch_interval_s=BATCH_INTERVAL_S, executors=EXECUTOR
+        declared, spark, folder / "run", batch_interval_s=BATCH_INTERVAL_S, executors=executor
     )
     executors = running.engine._allocation
     assert isinstance(executors, Executors)
-    with running:
-        story = Story(running, executors, groups)
-        story.tell()
-    spark.stop()
-    print(json.dumps(story.seen))
+    try:
+        with running:
+            story = told(running, executors, spark.sparkContext.applicationId)
+            story.tell()
+    finally:
+        stop_session(spark)
+    return story.seen
+
+
+def check_kept(folder: Path, numbers: int) -> None:
+    """Every number has come out once."""
+    marked = list(records(FileChannel(kept(folder, "marked"))))
+    assert sorted(marked) == [(number, number % KEYS) for number in range(numbers)]
+    counts = list(records(FileChannel(kept(folder, "counts"))))
+    assert len(set(counts)) == len(counts), "every count only grows"
+    assert dict(sorted(counts)) == Counter(number % KEYS for number in range(numbers))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), {int(group) for group in sys.argv[3:]})
+    print(json.dumps(live(sys.argv[1], Path(sys.argv[2]), Story)))

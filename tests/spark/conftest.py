@@ -1,4 +1,4 @@
-"""One Spark for all tests that run pipelines in this process (`make test` has two)."""
+"""One Spark for all tests that run pipelines in a process (`make test` has some of them)."""
 
 from __future__ import annotations
 

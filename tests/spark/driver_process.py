@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Self
 
 from elastream.engines.spark.crash_points import VARIABLE
 
-PATIENCE_S = 240.0  # far more than anything takes on a machine that does nothing else
+PATIENCE_S = 600.0  # for a machine that does other things too
 _POLL_S = 0.05
 
 
@@ -59,8 +61,8 @@ class DriverProcess:
     def wait_until(self, true: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
         while not true():
-            assert self._process.poll() is None, f"the driver ended before it was {what}:\n{self._last_said()}"
-            assert time.monotonic() < deadline_s, f"the driver is not {what} in time:\n{self._last_said()}"
+            assert self._process.poll() is None, f"the driver ended before it was {what}:\n{self.last_said()}"
+            assert time.monotonic() < deadline_s, f"the driver is not {what} in time:\n{self.last_said()}"
             time.sleep(_POLL_S)
 
     def ask(self, line: str, answer: str, *, wait: bool = True) -> None:
@@ -75,11 +77,11 @@ class DriverProcess:
 
     def stop(self) -> None:
         self.command("stop")
-        assert self._process.wait(PATIENCE_S) == 0, f"the driver did not stop well:\n{self._last_said()}"
+        assert self._process.wait(PATIENCE_S) == 0, f"the driver did not stop well:\n{self.last_said()}"
 
     def wait_crashed(self) -> None:
         code = self._process.wait(PATIENCE_S)
-        assert code == -signal.SIGKILL, f"the driver did not crash where it should:\n{self._last_said()}"
+        assert code == -signal.SIGKILL, f"the driver did not crash where it should:\n{self.last_said()}"
 
     def kill(self) -> None:
         """Kill the driver, its JVM and the Python workers, and return when none of them is left.
@@ -97,17 +99,42 @@ class DriverProcess:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    @property
+    def ended_by_itself(self) -> bool:
+        return self.has_ended and self._process.returncode != -signal.SIGKILL
+
     def said(self) -> str:
         with self._log.open("rb") as log:
             log.seek(self._log_begins)
             return log.read().decode(errors="replace")
 
-    def _last_said(self) -> str:
+    def last_said(self) -> str:
         return "\n".join(self.said().splitlines()[-60:])
 
 
 def in_words(numbers: Mapping[str, int]) -> str:
     return " ".join(f"{name}={count}" for name, count in numbers.items())
+
+
+def commands_given() -> queue.Queue[str]:
+    """Of a driver: the lines of standard input, read in a thread so that waiting for one can end."""
+    commands: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            commands.put(line)
+        commands.put("stop")
+
+    threading.Thread(target=read, daemon=True).start()
+    return commands
 
 
 def from_words(words: Sequence[str]) -> dict[str, int]:
@@ -117,14 +144,14 @@ def from_words(words: Sequence[str]) -> dict[str, int]:
 def kill_session(session: int) -> None:
     """Kill every process of a session, and return when none of them is left."""
     deadline_s = time.monotonic() + PATIENCE_S
-    while members := list(_members(session)):
+    while members := list(members_of(session)):
         assert time.monotonic() < deadline_s, f"processes {members} of a killed driver do not go away"
         for member in members:
             _kill(member)
         time.sleep(0.01)
 
 
-def _members(session: int) -> Iterator[int]:
+def members_of(session: int) -> Iterator[int]:
     """The processes of a session that are not dead."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
     for line in listed.splitlines():

@@ -1,6 +1,6 @@
 """A pipeline that follows event time, in a process that is there to be killed and started again.
 
-    python event_time_driver.py FOLDER (--seed N | --bids WINDOW_S) [--kafka SERVERS]
+    python event_time_driver.py FOLDER (--seed N | --bids WINDOW_S | --nexmark QUERY) [--kafka SERVERS]
 
 It says `ready` when all queries are started. Lines on its standard input are commands: `rescale counts=1` is
 answered with `rescaled`, `size counts=20` with `sized`, `settle` with `settled` when nothing is left to do; `stop`
@@ -12,10 +12,9 @@ from __future__ import annotations
 import argparse
 import queue
 import sys
-import threading
 from pathlib import Path
 
-from driver_process import from_words
+from driver_process import commands_given, from_words
 
 _MEASURE_EVERY_S = 1.0
 
@@ -47,6 +46,10 @@ def main() -> None:
     )
     if given.bids is not None:
         pipeline = bids_pipeline(folder, window_s=given.bids)
+    elif given.nexmark is not None:
+        from nexmark_check import pipeline_of
+
+        pipeline = pipeline_of(given.nexmark, folder)
     else:
         pipeline = draw(given.seed).pipeline(folder)
     with Running(spark, pipeline, folder, channels=channels) as running:
@@ -61,7 +64,7 @@ def _obey(running: object) -> None:
     from running import Running
 
     assert isinstance(running, Running)
-    commands = _commands()
+    commands = commands_given()
     while True:
         try:
             verb, *words = commands.get(timeout=_MEASURE_EVERY_S).split()
@@ -88,21 +91,9 @@ def _arguments() -> argparse.Namespace:
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("--seed", type=int)
     arguments.add_argument("--bids", type=int)
+    arguments.add_argument("--nexmark")
     arguments.add_argument("--kafka")
     return arguments.parse_args()
-
-
-def _commands() -> queue.Queue[str]:
-    """The lines of standard input, read in a thread so that waiting for one can end."""
-    commands: queue.Queue[str] = queue.Queue()
-
-    def read() -> None:
-        for line in sys.stdin:
-            commands.put(line)
-        commands.put("stop")
-
-    threading.Thread(target=read, daemon=True).start()
-    return commands
 
 
 if __name__ == "__main__":

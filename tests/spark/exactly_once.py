@@ -29,6 +29,7 @@ import pyarrow as pa
 from driver_process import DriverProcess
 from running import records
 
+from elastream.engines.spark.channels.aside import read_aside
 from elastream.engines.spark.channels.control import read_control
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.kinds import ChannelKind, Files, Kafka
@@ -58,6 +59,7 @@ class Driver(DriverProcess):
         script: str = program.__file__,
         environment: Mapping[str, str] | None = None,
         more: Sequence[str] = (),
+        log: Path | None = None,
     ) -> None:
         """`script` may be another program that is told to stop in the same way, with `more` options."""
         options = [*more, "--kafka", channels.servers] if isinstance(channels, Kafka) else [*more]
@@ -66,7 +68,7 @@ class Driver(DriverProcess):
         super().__init__(
             script,
             [str(folder), *options],
-            log=folder / "driver.log",
+            log=folder / "driver.log" if log is None else log,
             crash_at=crash_at,
             environment=environment,
         )
@@ -83,6 +85,10 @@ class Feeder:
         self._feed = Workspace(program.workspace(folder), "exactly_once", channels).channel(program.FEED)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write)
+        self._to_poison = 0
+        self.poisoned = 0
+        """Numbers below 0 among those that were written, each another one."""
+        self.pausing = False
 
     def __enter__(self) -> Self:
         self._feed.create()
@@ -95,18 +101,34 @@ class Feeder:
         self.stop()
 
     def stop(self) -> int:
-        """How many numbers there are."""
+        """How many numbers there are that are not below 0."""
         self._stopped.set()
         self._thread.join()
-        return self._feed.log.head().records
+        return self._feed.log.head().records - self.poisoned
+
+    def poison(self) -> None:
+        """With the next numbers comes one at which an operator fails."""
+        self._to_poison += 1
 
     def _write(self) -> None:
         while not self._stopped.wait(_TICK_S):
-            if max(pending(self._folder)) > _MOST_LAG:
+            if self.pausing or max(pending(self._folder)) > _MOST_LAG:
                 continue
-            first = self._feed.log.head().records
-            numbers = range(first, first + _RECORDS_PER_TICK)
-            self._feed.append(pa.table({"id": pa.array(numbers, pa.int64())}))
+            first = self._feed.log.head().records - self.poisoned
+            below = range(-self.poisoned - self._to_poison, -self.poisoned)
+            self._append([*below, *range(first, first + _RECORDS_PER_TICK)])
+            self.poisoned += len(below)
+            self._to_poison -= len(below)
+
+    def _append(self, numbers: Sequence[int]) -> None:
+        """Again where the disk is full, unless the log has them: a driver that starts finishes what was begun."""
+        before = self._feed.log.head().records
+        while self._feed.log.head().records == before:
+            try:
+                self._feed.append(pa.table({"id": pa.array(numbers, pa.int64())}))
+            except OSError:
+                if self._stopped.wait(_TICK_S):
+                    raise
 
 
 def committed(folder: Path) -> dict[str, int]:
@@ -116,6 +138,11 @@ def committed(folder: Path) -> dict[str, int]:
         commits = (_workspace(folder).checkpoint(operator) / "commits").glob("[0-9]*")
         found[operator] = 1 + max((int(path.name) for path in commits), default=-1)
     return found
+
+
+def records_in(folder: Path) -> int:
+    """How many numbers were written."""
+    return _workspace(folder).channel(program.FEED).log.head().records
 
 
 def pending(folder: Path) -> list[int]:
@@ -149,7 +176,7 @@ def faults(folder: Path, numbers: int) -> list[str]:
     return found
 
 
-def account_faults(folder: Path, numbers: int) -> list[str]:
+def account_faults(folder: Path, numbers: int, poisoned: int = 0) -> list[str]:
     """What is wrong with what a driver that was stopped told of where every record went."""
     told = event_from_json(json.loads(program.told_accounts(folder).read_text()))
     assert isinstance(told, Accounted)
@@ -157,10 +184,10 @@ def account_faults(folder: Path, numbers: int) -> list[str]:
     steps = {step.operator: step for step in told.accounts.steps}
     counts = len(_kept(folder, "counts"))
     expected = {
-        program.FEED: (None, numbers),
-        "marked": (numbers, numbers),
+        program.FEED: (None, numbers + poisoned),
+        "marked": (numbers + poisoned, numbers),
         "counts": (numbers, counts),
-        "pairs": (2 * numbers, numbers),
+        "pairs": (2 * numbers + poisoned, numbers),
         "kept_marked": (numbers, numbers),
         "kept_counts": (counts, counts),
         "kept_pairs": (numbers, numbers),
@@ -173,6 +200,13 @@ def account_faults(folder: Path, numbers: int) -> list[str]:
                 f"it should be {taken}, {put} and 0"
             )
     return found
+
+
+def aside_faults(folder: Path, poisoned: int) -> list[str]:
+    """What is wrong with what was put aside."""
+    found = sorted(-one.record["id"] for one in read_aside(_workspace(folder).aside("marked")))
+    expected = list(range(1, poisoned + 1))
+    return [] if found == expected else [f"put aside were {found} (below 0), they should be {expected}"]
 
 
 def _not_once(what: str, found: list[tuple[int, ...]], numbers: int) -> Iterator[str]:
@@ -250,7 +284,7 @@ def tell(folder: Path, story: Story, channels: ChannelKind) -> Ending:
                 _live(driver, folder, before, story, life, chance)
                 if life < story.kills:
                     if chance.random() < 0.5:  # into the middle of a rescale
-                        driver.rescale(_any_rescale(folder, chance), wait=False)
+                        driver.rescale(any_rescale(folder, chance), wait=False)
                     time.sleep(chance.uniform(0, 3 * program.BATCH_INTERVAL_S))
                     continue  # leaving it kills it
                 numbers = feeder.stop()
@@ -265,19 +299,19 @@ def _live(
     """All the rescales of one life of the driver, and the batches between them."""
     parts = story.rescales_in(life) + 1
     for part in range(1, parts + 1):
-        _wait_further(driver, folder, before, math.ceil(story.batches * part / parts))
+        wait_further(driver, folder, before, math.ceil(story.batches * part / parts))
         if part < parts:
-            driver.rescale(_any_rescale(folder, chance))
+            driver.rescale(any_rescale(folder, chance))
 
 
-def _wait_further(driver: Driver, folder: Path, before: dict[str, int], batches: int) -> None:
+def wait_further(driver: Driver, folder: Path, before: dict[str, int], batches: int) -> None:
     driver.wait_until(
         lambda: all(count - before[name] >= batches for name, count in committed(folder).items()),
         f"{batches} batches further than {before}",
     )
 
 
-def _any_rescale(folder: Path, chance: random.Random) -> dict[str, int]:
+def any_rescale(folder: Path, chance: random.Random) -> dict[str, int]:
     """Another parallelism for some of the operators."""
     chosen = chance.sample(program.OPERATORS, chance.randint(1, len(program.OPERATORS)))
     now = {name: read_control(_workspace(folder).control(name)).parallelism for name in chosen}
@@ -341,7 +375,7 @@ def _recover(
     began_s, crashed_with = time.monotonic(), committed(folder)
     with Driver(folder, channels, state_partitions=declared_partitions) as driver:
         driver.wait_ready()
-        _wait_further(driver, folder, crashed_with, 2)
+        wait_further(driver, folder, crashed_with, 2)
         numbers = feeder.stop()
         driver.wait_until(lambda: is_drained(folder), "drained")
         driver.stop()
@@ -349,7 +383,7 @@ def _recover(
 
 
 _OF_A_REPARTITION = (CrashPoint.REPARTITION_WANTED, CrashPoint.REPARTITION_DONE)
-_OF_A_RESCALE = (CrashPoint.RESCALE_STOPPED, CrashPoint.RESCALE_STARTED, *_OF_A_REPARTITION)
+_OF_A_RESCALE = (CrashPoint.RESCALED, *_OF_A_REPARTITION)
 
 WINDOWS: tuple[tuple[CrashPoint, str], ...] = (
     (CrashPoint.AFTER_THE_TASKS, "counts"),
@@ -361,8 +395,8 @@ WINDOWS: tuple[tuple[CrashPoint, str], ...] = (
     (CrashPoint.AFTER_THE_PUBLICATION, "pairs"),
     (CrashPoint.AFTER_THE_PUBLICATION, "kept_counts"),
     (CrashPoint.IN_FORGETTING, "marked"),
-    (CrashPoint.RESCALE_STOPPED, "counts"),
-    (CrashPoint.RESCALE_STARTED, "pairs"),
+    (CrashPoint.RESCALED, "counts"),
+    (CrashPoint.RESCALED, "pairs"),
     (CrashPoint.REPARTITION_WANTED, "pairs"),
     (CrashPoint.REPARTITION_DONE, "counts"),
 )
@@ -377,7 +411,7 @@ def main() -> None:
     parser.add_argument("--channels", choices=("files", "kafka"), default="files")
     given = parser.parse_args()
     story = Story(kills=given.kills, rescales=given.rescales, batches=given.batches, seed=given.seed)
-    with _channels(given.channels) as channels:
+    with channels_named(given.channels) as channels:
         _tell_all(story, channels)
 
 
@@ -408,7 +442,7 @@ def _say(what: str, ending: Ending) -> None:
 
 
 @contextlib.contextmanager
-def _channels(name: str) -> Iterator[ChannelKind]:
+def channels_named(name: str) -> Iterator[ChannelKind]:
     if name == "files":
         yield Files()
         return

@@ -11,6 +11,7 @@ Every daemon is a process with a small heap that listens on loopback, has a log 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 import urllib.parse
@@ -66,7 +67,7 @@ class Hadoop:
         self._write_settings()
         try:
             self._format()
-            self._start("namenode", f"{_HDFS}.namenode.NameNode")
+            self.start_names()
             self._start("datanode", f"{_HDFS}.datanode.DataNode")
             if self._yarn:
                 self._start("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager")
@@ -91,6 +92,14 @@ class Hadoop:
 
     def ended(self) -> list[str]:
         return self._daemons.ended()
+
+    def kill_names(self) -> None:
+        """The NameNode; the DataNode waits for it."""
+        os.killpg(self._daemons.pids["namenode"], signal.SIGKILL)
+
+    def start_names(self) -> None:
+        """It begins in safe mode, until the DataNode has told it of its blocks."""
+        self._start("namenode", f"{_HDFS}.namenode.NameNode")
 
     def _start(self, name: str, java_class: str) -> None:
         self._daemons.start_command(name, [*self._java(), java_class])
@@ -148,6 +157,7 @@ class Hadoop:
             "dfs.datanode.http.address": f"{HOST}:0",
             "dfs.datanode.ipc.address": f"{HOST}:0",
             "dfs.replication": "1",
+            "dfs.namenode.safemode.extension": "5000",  # after a start, in ms; 30 s where it is not set
         }
         _write_xml(self._settings / "hdfs-site.xml", hdfs)
         if self._yarn:

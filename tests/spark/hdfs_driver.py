@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from exactly_once_driver import _commands
+from driver_process import commands_given
 from hadoop import HOST
 from pyspark import TaskContext
 from pyspark.find_spark_home import _find_spark_home
@@ -95,7 +95,7 @@ def main(folder: Path, master: str, *, without_scheme: bool) -> None:
     )
     engine.start()
     print("ready", flush=True)
-    asked = _commands()
+    asked = commands_given()
     while True:
         try:
             if asked.get(timeout=_MEASURE_EVERY_S).strip() == "stop":

@@ -26,7 +26,7 @@ from elastream.measurement import Snapshot
 
 BATCH_INTERVAL_S = 0.2
 LONGEST_BATCH_S = 0.5
-PATIENCE_S = 180.0  # for a machine that does other things too
+PATIENCE_S = 600.0  # for a machine that does other things too
 _TICK_S = 0.2
 _MOST_LAG = 100  # so that there is little left to do in the end, however slow the machine is
 

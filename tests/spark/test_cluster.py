@@ -7,14 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import cluster_story
 import psutil
-from running import kept, records, wait_until
+from running import wait_until
 
-from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 
 _PATIENCE_S = 600.0  # for a machine that does other things too
@@ -33,13 +31,7 @@ def options(folder: Path, **changes: int) -> ClusterOptions:
 def test_executors_follow_the_slots_and_one_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     with StandaloneCluster(options(tmp_path / "cluster", workers=3, cores=4)) as cluster:
         told = subprocess.run(
-            [
-                sys.executable,
-                cluster_story.__file__,
-                cluster.master_url,
-                str(tmp_path),
-                *map(str, cluster.pids.values()),
-            ],
+            [sys.executable, cluster_story.__file__, cluster.master_url, str(tmp_path)],
             stdout=subprocess.PIPE,
             text=True,
             timeout=_PATIENCE_S,
@@ -60,12 +52,7 @@ def test_executors_follow_the_slots_and_one_that_is_killed_loses_nothing(tmp_pat
     )
     assert seen["runs changed"] == [], "neither new, nor killed, nor leaving executors restart a query"
 
-    numbers = range(seen["numbers"])
-    marked = list(records(FileChannel(kept(tmp_path, "marked"))))
-    assert sorted(marked) == [(number, number % cluster_story.KEYS) for number in numbers]
-    counts = list(records(FileChannel(kept(tmp_path, "counts"))))
-    assert len(set(counts)) == len(counts), "every count only grows"
-    assert dict(sorted(counts)) == Counter(number % cluster_story.KEYS for number in numbers)
+    cluster_story.check_kept(tmp_path, seen["numbers"])
 
 
 def test_the_command_says_who_died_and_ends_everything(tmp_path: Path) -> None:

@@ -76,10 +76,6 @@ def stop_and_start(running: Running) -> None:
     running.engine.start()
 
 
-def rescale(running: Running) -> None:
-    assert running.rescale(pairs=2).succeeded
-
-
 def move_state(running: Running) -> None:
     outcome = running.rescale(pairs=3)
     assert outcome.succeeded, outcome.detail
@@ -89,11 +85,10 @@ def move_state(running: Running) -> None:
 @pytest.mark.parametrize(
     ("began", "disturb"),
     [
-        (_BEGAN, rescale),
         (_BEGAN, move_state),
         (datetime(1970, 1, 2, tzinfo=UTC), stop_and_start),  # its milliseconds fit into an int of the JVM
     ],
-    ids=["rescaled", "its state moved", "stopped"],
+    ids=["its state moved", "stopped"],
 )
 def test_a_join_that_starts_again_knows_how_far_an_input_was_that_is_silent_since(
     spark: SparkSession, tmp_path: Path, began: datetime, disturb: Any

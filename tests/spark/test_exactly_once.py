@@ -43,7 +43,7 @@ def test_what_is_lost_repeated_or_wrong_is_seen(tmp_path: Path) -> None:
 
 
 def test_kills_and_rescales_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    ending = tell(tmp_path, Story(kills=1, rescales=6, batches=4), Files())
+    ending = tell(tmp_path, Story(kills=1, rescales=4, batches=4), Files())
     assert_each_once(ending)
     assert min(ending.batches.values()) >= 8, "four in each of two lives"
 

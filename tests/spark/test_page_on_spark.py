@@ -76,7 +76,7 @@ def test_a_word_count_on_spark_is_watched_paused_and_sized(browser: Browser, add
     assert int(grown[2]) > int(grown[0]), "it grows"
     browser.wait(lambda: f"×{grown[2]}" in browser.text(".graph-cards"), "and the graph shows it")
     assert "planning and committing" in browser.text("#charts"), "where the time of a batch goes"
-    assert re.search(r"driver on .+\n.* of 32 cores busy", browser.text("#executors")), "the threads of local[32]"
+    assert re.search(r"driver on .+\n.* of 32 slots busy", browser.text("#executors")), "the threads of local[32]"
     assert (browser.text("#pipeline"), browser.text("#policy")) == ("wordcount", "policy ds2")
 
 

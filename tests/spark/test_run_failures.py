@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from driver_process import kill_session
@@ -93,12 +93,12 @@ pipeline.keep("other", reads="nothing", folder=Path(__file__).parent / "other")
 class Command:
     """As a user starts it; all that is said is in one file."""
 
-    def __init__(self, folder: Path, file: Path, environment: dict[str, str]) -> None:
+    def __init__(self, folder: Path, file: Path, environment: dict[str, str], more: Sequence[str]) -> None:
         self._said = folder / "said.txt"
         options = ["--folder", str(folder / "run"), "--no-serve", "--interval", "1 s", "--master", "local[4]"]
         with self._said.open("w") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND, "run", str(file), *options],
+                [sys.executable, "-c", _COMMAND, "run", str(file), *options, *more],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -123,10 +123,10 @@ class Command:
 
 
 @contextlib.contextmanager
-def command(folder: Path, text: str, **environment: str) -> Iterator[Command]:
+def command(folder: Path, text: str, *more: str, **environment: str) -> Iterator[Command]:
     file = folder / "job.py"
     file.write_text(text, encoding="utf-8")
-    running = Command(folder, file, environment)
+    running = Command(folder, file, environment, more)
     try:
         yield running
     finally:
@@ -144,7 +144,7 @@ def put(folder: Path, name: str, *bidders: int) -> None:
 
 def test_a_poisonous_record_is_told_by_the_users_own_line(tmp_path: Path) -> None:
     put(tmp_path / "incoming", "1.json", *range(600, 700))
-    with command(tmp_path, _BIDS) as run:
+    with command(tmp_path, _BIDS, "--poisoned", "fail") as run:
         assert run.ends() == 2
         told = run.said()
     line = "ValueError: bidder 666 is poison (job.py:16, in score)"
@@ -157,6 +157,32 @@ def test_a_poisonous_record_is_told_by_the_users_own_line(tmp_path: Path) -> Non
     recorded = (tmp_path / "run" / "recording.jsonl").read_text(encoding="utf-8").splitlines()
     troubles = [one["what"] for one in map(json.loads, recorded) if one.get("event") == "trouble"]
     assert any(line in what and "price=333.0" in what for what in troubles)
+
+
+def test_a_start_that_fails_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with command(tmp_path, _BIDS, "--conf", "spark.driver.maxResultSize=abc") as run:
+        assert run.ends() == 2
+        told = run.said()
+    assert "error: Spark did not start: SparkIllegalArgumentException: " in told
+    assert '"spark.driver.maxResultSize" is invalid' in told.splitlines()[-1]
+    assert told.endswith(f"(all of it: {tmp_path / 'run' / 'spark.log'})\n")
+    assert "Traceback" not in told
+
+
+def test_a_java_process_that_is_killed_is_told_in_a_sentence_and_nothing_is_lost(tmp_path: Path) -> None:
+    results = FileChannel(kept(tmp_path, "results"))
+    put(tmp_path / "incoming", "1.json", *range(10))
+    with command(tmp_path, _BIDS) as run:
+        wait_until(lambda: results.log.head().records == 10, run.said)
+        run.wait_for("running")
+        children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+        (java,) = (pid for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "java")
+        os.kill(int(java), signal.SIGKILL)
+        assert run.ends() == 2
+        told = run.said()
+    assert "error: Spark's Java process has ended (killed, or out of memory?), see " in told.splitlines()[-1]
+    assert "Traceback" not in told
+    assert len(list(records(results))) == 10
 
 
 def slow_python(folder: Path, *, once: Path) -> Path:

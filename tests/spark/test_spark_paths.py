@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from running import Running, kept
 
-from elastream.engines.spark import query as query_module
+from elastream.engines.spark import workspace as workspace_module
 from elastream.engines.spark.channels import files as files_module
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.engines.spark.state import look
@@ -79,7 +79,7 @@ def test_a_run_whose_paths_had_no_scheme_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
-        for module in (query_module, files_module):
+        for module in (workspace_module, files_module):
             earlier.setattr(module, "for_spark", str)
         with Running(spark, counting(tmp_path), tmp_path) as running:
             put_and_drain(running, 0, 20)

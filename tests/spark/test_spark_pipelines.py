@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from running import Running, kept, wait_until
+from stateful import RunningTotal
 
 from elastream.dataflow import Plan
 from elastream.engines.spark.pipeline import Pipeline
@@ -45,22 +43,6 @@ def numbers(round_: int) -> list[Number]:
 EVERYTHING = [number for round_ in range(ROUNDS) for number in numbers(round_)]
 LAST: Number = (len(EVERYTHING), KEYS, BEGIN + timedelta(days=1))
 """Lets the watermark pass everything else."""
-
-
-class RunningTotal(StatefulProcessor):
-    """The sum of the numbers of a key, after every batch that had some."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._total = handle.getValueState("total", "total bigint")
-
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        before = self._total.get()
-        total = int(before[0] if before is not None else 0) + sum(int(frame["id"].sum()) for frame in rows)
-        self._total.update((total,))
-        yield pd.DataFrame({"key": [int(key[0])], "total": [total]})
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass

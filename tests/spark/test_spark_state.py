@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from running import Running, kept
+from stateful import RunningTotal
 
 from elastream.engines.spark.channels.control import read_control
 from elastream.engines.spark.pipeline import Pipeline
@@ -26,20 +24,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Spark's Python wo
 KEYS = 7
 RECORDS = 60  # of a round
 LIMIT = 100
-
-
-class RunningTotal(StatefulProcessor):
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._total = handle.getValueState("total", "total bigint")
-
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        before = self._total.get()
-        total = int(before[0] if before is not None else 0) + sum(int(frame["id"].sum()) for frame in rows)
-        self._total.update((total,))
-        yield pd.DataFrame({"key": [int(key[0])], "total": [total]})
-
-    def close(self) -> None:
-        pass
 
 
 def declare(folder: Path, *, counts_partitions: int = 2, max_parallelism: int = 8) -> Pipeline:
