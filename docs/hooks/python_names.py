@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Pipelines": ("Pipeline", "run"),
+    "Jobs of others": ("attach",),
     "What was measured, and what it calls for": (
         "read_snapshot",
         "Snapshot",
