@@ -7,6 +7,7 @@ from dataclasses import replace
 from statistics import median_high
 
 from elastream.dataflow import Plan
+from elastream.durations import text as duration_text
 from elastream.manager.decision import Decision
 from elastream.manager.events import Decided, Held, Proposed
 from elastream.manager.knobs import Knobs
@@ -22,6 +23,7 @@ from elastream.policies.proposal import Proposal, ReasonKind
 
 _SHORT_WINDOWS = 2  # a rate that "stays" short was short this many windows in a row
 _MOST_CORRECTION = 2.0
+_STILL_FALLS = 2  # times what a little more waiting would save: acting now must save more
 _EXPLAINING = (ReasonKind.SKEW, ReasonKind.STRAGGLER, ReasonKind.NOT_PARALLEL, ReasonKind.NO_CORES)
 
 
@@ -30,7 +32,7 @@ def ask(now: ManagerStep, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> M
     proposal = policy(snapshot, now.state.knowledge)
     now, proposal = _corrected(now, snapshot, proposal, policy, knobs)
     now = _remember(now, snapshot.at_s, proposal, knobs).tell(Proposed(at_s=snapshot.at_s, proposal=proposal))
-    wanted, held = _wanted(now, snapshot, knobs)
+    wanted, held = _wanted(now, snapshot, proposal, knobs)
     if held:
         now = now.tell(Held(at_s=snapshot.at_s, why="; ".join(held)))
     if wanted == snapshot.plan:
@@ -59,7 +61,7 @@ def _corrected(
     # to want fewer is to see nothing missing, too: were that held back as too small, it would stay short for ever
     asks_no_more = all(snapshot.plan.get(name, wanted) >= wanted for name, wanted in proposal.parallelism.items())
     content = asks_no_more and (proposal.expected_share is None or proposal.expected_share >= KEEPS_UP)
-    explained = any(map(proposal.names, _EXPLAINING)) or _is_explained(now, snapshot, asked)
+    explained = any(map(proposal.names, _EXPLAINING)) or _is_explained(now, snapshot, proposal, asked)
     left, before = waiting_records(snapshot), now.state.waiting
     to_compare = left is None or before is not None  # if not, this window is what later ones are compared to
     if share is None or share >= asked or not content or explained or not to_compare:
@@ -73,10 +75,13 @@ def _corrected(
     return now, policy(snapshot, knowledge)
 
 
-def _is_explained(now: ManagerStep, snapshot: Snapshot, asked: float) -> bool:
-    """Whether every operator that is short was seen at its limit: then the model knows what it can do."""
+def _is_explained(now: ManagerStep, snapshot: Snapshot, proposal: Proposal, asked: float) -> bool:
+    """Whether every operator that is short was seen at its limit, so that the model knows what it can do; or
+    whether there is one of which the model says nothing yet, which then did not promise anything."""
     evidence = now.state.knowledge.evidence
     short = [name for name, share in now.shares(snapshot).items() if share < asked]
+    if any(name in proposal.advice and name not in proposal.parallelism for name in short):
+        return True
     return bool(short) and all(map(evidence.was_at_its_limit, short))
 
 
@@ -95,8 +100,7 @@ def _with_short(now: ManagerStep, snapshot: Snapshot, asked: float) -> Mapping[s
 
 def _remember(now: ManagerStep, at_s: float, proposal: Proposal, knobs: Knobs) -> ManagerStep:
     latest = WantedParallelism(at_s=at_s, parallelism=proposal.parallelism)
-    # a scale-down asks what was needed, not what was wanted for a while to drain a queue
-    seen = (*now.state.seen, WantedParallelism(at_s=at_s, parallelism=proposal.steady))
+    seen = (*now.state.seen, latest)
     covered = [index for index, wanted in enumerate(seen) if wanted.at_s <= at_s - knobs.scale_down_after_s]
     return now.update(
         recent=(*now.state.recent, latest)[-knobs.activation_intervals :],
@@ -104,7 +108,7 @@ def _remember(now: ManagerStep, at_s: float, proposal: Proposal, knobs: Knobs) -
     )
 
 
-def _wanted(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> tuple[Plan, list[str]]:
+def _wanted(now: ManagerStep, snapshot: Snapshot, proposal: Proposal, knobs: Knobs) -> tuple[Plan, list[str]]:
     """The recent proposals combined, less what the knobs hold back, and the reasons for holding it back."""
     state, share = now.state, now.share(snapshot)
     falls_behind = share is not None and share < KEEPS_UP
@@ -119,6 +123,10 @@ def _wanted(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> tuple[Plan, l
         if target < current:
             target, why = _delayed(state, name, current, target, snapshot.at_s, knobs)
             held.extend(why)
+        pays_from = proposal.advice[name].least_saving if name in proposal.advice else 1
+        if 0 < current - target < pays_from:
+            held.append(f"{name}: {current} → {target} does not pay for an action, as {pays_from} fewer would")
+            target = current
         least = max(knobs.minimum_change, knobs.minimum_change_share * current)
         if target != current and abs(target - current) < least and not (falls_behind and target > current):
             held.append(f"{name}: {current} → {target} is smaller than the minimum change")
@@ -130,7 +138,11 @@ def _wanted(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> tuple[Plan, l
 def _delayed(
     state: ManagerState, name: str, current: int, target: int, at_s: float, knobs: Knobs
 ) -> tuple[int, list[str]]:
-    """A scale-down waits until the delay is covered, and then takes the highest need of that time."""
+    """A scale-down waits until the delay is covered, and then takes the highest need of that time.
+
+    While the need falls, that is more than is needed in the end: it goes on waiting as long as acting now does not
+    save twice what waiting still would, so that a load that falls is followed by one action and not by several.
+    """
     if knobs.scale_down_after_s == 0:
         return target, []
     if state.seen[0].at_s > at_s - knobs.scale_down_after_s:
@@ -139,9 +151,10 @@ def _delayed(
     if highest <= target:
         return target, []
     held_at = min(current, highest)
-    if held_at == current:
-        return current, [f"{name}: stays at {current}, not {target}: so many were needed within the delay"]
-    return held_at, [f"{name}: {current} → {held_at}, not {target}: so many were needed within the delay"]
+    needed = f"{highest} were needed within the last {duration_text(knobs.scale_down_after_s)}"
+    if current - held_at <= _STILL_FALLS * (held_at - target):
+        return current, [f"{name}: stays at {current}: {target} would do now, but {needed}"]
+    return held_at, [f"{name}: {current} → {held_at}: {target} would do now, but {needed}"]
 
 
 def _let_through(

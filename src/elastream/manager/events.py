@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from elastream._version import __version__
-from elastream.errors import InvalidInput
+from elastream.errors import InvalidInput, shown
 from elastream.formats import what, where
 from elastream.manager.decision import Decision
 from elastream.manager.engine import RescaleOutcome
@@ -161,7 +161,7 @@ def event_from_json(data: Any) -> Event:
     kind = data.get("event") if isinstance(data, dict) else None
     if kind not in _KINDS:
         raise InvalidInput(
-            f"this version of elastream ({__version__}) does not know events of the kind {kind!r}; "
+            f"this version of elastream ({__version__}) does not know events of the kind {shown(kind)}; "
             "the recording may be from a newer one"
         )
     try:
@@ -169,9 +169,9 @@ def event_from_json(data: Any) -> Event:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = where(first["loc"][1:])  # after the kind
-        raise InvalidInput(f"not an event of the kind {kind!r}: {place}{what(first)}") from None
+        raise InvalidInput(f"not an event of the kind {shown(kind)}: {place}{what(first)}") from None
     except InvalidInput as error:
-        raise error.at(f"not an event of the kind {kind!r}") from None
+        raise error.at(f"not an event of the kind {shown(kind)}") from None
 
 
 def event_of_line(line: Mapping[str, Any]) -> Event | None:

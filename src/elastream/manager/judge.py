@@ -25,6 +25,8 @@ def judge(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> ManagerStep:
     assert decision is not None, "the phase 'verifying' always has a decision to judge"
     at_s, share = snapshot.at_s, now.share(snapshot)
     verdict = _verdict(decision, share, snapshot, knobs)
+    if verdict is ActionVerdict.HARMFUL and _is_within_a_batch(snapshot):
+        return now
     in_a_row = max(knobs.rollback_intervals, knobs.activation_intervals)
     if verdict is ActionVerdict.HARMFUL and now.state.harmful + 1 < in_a_row:
         return now.update(harmful=now.state.harmful + 1)
@@ -56,6 +58,13 @@ def judge(now: ManagerStep, snapshot: Snapshot, knobs: Knobs) -> ManagerStep:
         case _:
             pass
     return now.update(to_judge=None).go(PhaseTrigger.JUDGED, at_s)
+
+
+def _is_within_a_batch(snapshot: Snapshot) -> bool:
+    """Whether some operator ended none of its batches, which are counted when they end: that they take longer than
+    a window is no harm that the action did."""
+    totals = (snapshot.measurements[name].totals for name in snapshot.batch_costs if name in snapshot.measurements)
+    return any(one.records_in <= 0 < (one.backlog or 0.0) for one in totals)
 
 
 def _verdict(decision: Decision, share: float | None, snapshot: Snapshot, knobs: Knobs) -> ActionVerdict:

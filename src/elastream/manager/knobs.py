@@ -7,8 +7,11 @@ catch-up time); bounds belong to the operators. `elastream policies` shows both 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+from elastream.forecast import NO_CALENDAR, Calendar
+from elastream.forecast.calendar_format import read_calendar
 from elastream.options import check_bounds, option
 
 
@@ -67,9 +70,14 @@ class Knobs:
         least=0.001,
     )
     dry_run: bool = option(False, "everything but the act")
+    calendar: str = option("", "a file with events that are known ahead, and when nothing is to be changed")
+    known_ahead: Calendar = NO_CALENDAR
+    """What stands in that file."""
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        if self.calendar and self.known_ahead is NO_CALENDAR:
+            object.__setattr__(self, "known_ahead", read_calendar(Path(self.calendar)))
 
     @property
     def scale_down_after_s(self) -> float:

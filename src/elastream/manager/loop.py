@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
@@ -15,10 +15,11 @@ from elastream.manager.events import Event, Renewed, Steered, Trouble
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
 from elastream.manager.state import ManagerState, initial_state
-from elastream.manager.step import Asked, Input, Measured, Rescaled, Started, step
+from elastream.manager.step import Input, Measured, Requested, Rescaled, Started, step
 from elastream.manager.store import Store, StoreError
 from elastream.measurement import Snapshot
 from elastream.policies.catalog import Policy, Renews
+from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 
 _ROUNDING = 1e-9  # of an interval, that adding up intervals may miss the end by
 
@@ -38,7 +39,7 @@ class WallClock:
 
     def wait(self, seconds: float) -> None:
         if not self.stopped.is_set():
-            self._woken.wait(seconds)
+            self._woken.wait(min(seconds, threading.TIMEOUT_MAX))
         self._woken.clear()
 
     def wake(self) -> None:
@@ -62,6 +63,8 @@ class Manager:
     knobs: Knobs
     clock: Clock
     store: Store | None = None
+    knowledge: Knowledge = NOTHING_KNOWN
+    """What is known before it begins, where the store has nothing."""
     on_snapshot: Callable[[Snapshot], None] = _nothing
     on_event: Callable[[Event], None] = _nothing
     inbox: Inbox | None = None
@@ -71,15 +74,20 @@ class Manager:
     state: ManagerState = field(init=False)
     _watched_until_s: float = field(init=False)
     """By the steady clock: up to here time has been counted."""
+    _unsaved: str | None = field(init=False, default=None)
+    """Why the state could not be written when that was last tried."""
 
     def __post_init__(self) -> None:
         loaded = self.store.load() if self.store is not None else None
-        self.state = loaded or initial_state(self.knobs)
+        self.state = loaded or replace(initial_state(self.knobs), knowledge=self.knowledge)
         self._watched_until_s = self.clock.steady()
 
     def start(self) -> None:
         """Take up where an earlier run ended; an action that it left half done is finished or undone."""
-        self._apply(self._found())
+        last_s = self.state.last_at_s
+        away_s = 0.0 if last_s is None else max(0.0, self.clock.now() - last_s)
+        self._watched_until_s = self.clock.steady()
+        self._apply(replace(self._found(), away_s=away_s))
 
     def run(self, *, until_s: float, stopped: Callable[[], bool] = lambda: False) -> None:
         try:
@@ -120,7 +128,7 @@ class Manager:
         before = self.state.decisions
         for letter in inbox.letters():
             try:
-                asked = Asked(
+                asked = Requested(
                     at_s=self.clock.now(),
                     request=letter.request,
                     dataflow=self.engine.graph(),
@@ -132,6 +140,12 @@ class Manager:
             if not letter.answer.done():  # nothing was told, so nothing was done
                 letter.answer.set_exception(ElastreamError("the manager could not do it; its log says why"))
         return self.state.decisions > before
+
+    def attend(self) -> None:
+        """Do what people ask for; for whoever does not call `run`, but `tick`."""
+        if self.inbox is not None:
+            self._renew()
+            self._obey(self.inbox)
 
     def tick(self) -> None:
         """One interval is over."""
@@ -185,8 +199,13 @@ class Manager:
         try:
             self.store.save(state, lasting=lasting)
         except StoreError as error:
-            self.on_event(Trouble(at_s=self.clock.now(), what=str(error)))
+            if str(error) != self._unsaved:  # said once, and not with every window
+                self._trouble(f"{error}; measuring goes on, and nothing is changed until it can be written again")
+            self._unsaved = str(error)
             return False
+        if self._unsaved is not None:
+            self._trouble(f"{self.store.path}: the manager's state is written again")
+        self._unsaved = None
         return True
 
     def _act(self, decision: Decision) -> Rescaled | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from elastream.errors import ElastreamError
+from elastream.forecast import Forecaster
 from elastream.manager.engine import ENGINE_CALLS, Accounting, Alerting, Clock, Engine, Job, check_calls
 from elastream.manager.events import Accounted, Event, Trouble, event_to_json
 from elastream.manager.inbox import Inbox
@@ -19,9 +20,11 @@ from elastream.manager.loop import Manager, WallClock
 from elastream.manager.signals import stopping_on_signals
 from elastream.manager.store import Store
 from elastream.measurement import Snapshot
-from elastream.measurement.recording import RecordingWriter, RunHeader
+from elastream.measurement.recording import RunHeader
+from elastream.measurement.steady_recording import SteadyRecording
 from elastream.options import settings_of
 from elastream.policies.catalog import Policy
+from elastream.policies.knowledge import Knowledge
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +52,8 @@ class Run:
     header: RunHeader
     """What the recording begins with."""
     duration_s: float | None = None
+    recorded: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """Times and rates of its sources from before, from which those who look ahead begin to learn."""
     on_snapshot: Callable[[Snapshot], None] = _nothing
     on_event: Callable[[Event], None] = _nothing
     clock: WallClock = field(default_factory=WallClock)
@@ -70,15 +75,27 @@ class Run:
             stopping_on_signals(self.clock) if in_main_thread else nullcontext(),
             self.job.running(self.folder) as engine,
             Store(self.folder / STATE) as store,
-            RecordingWriter(self.folder / RECORDING) as recording,
+            self._recording(self._clock_of(engine)) as recording,
         ):
             check_calls(f"engine {self.header.engine}", engine, ENGINE_CALLS)
             recording.begin(self.header)
             _log.info("running")
             return self._managed(engine, store, recording)
 
-    def _managed(self, engine: Engine, store: Store, recording: RecordingWriter) -> tuple[str, ...]:
-        clock: Clock = engine if isinstance(engine, Clock) else self.clock
+    def _clock_of(self, engine: Engine) -> Clock:
+        return engine if isinstance(engine, Clock) else self.clock
+
+    def _recording(self, clock: Clock) -> SteadyRecording:
+        def tell(what: str) -> None:  # what is wrong with the recording itself, in which it cannot stand
+            self.on_event(Trouble(at_s=clock.now(), what=what))
+
+        return SteadyRecording(self.folder / RECORDING, tell=tell, now=clock.now)
+
+    def _known(self, now_s: float) -> Knowledge:
+        return Knowledge(forecasters={n: Forecaster.begun_with(r, now_s) for n, r in self.recorded.items()})
+
+    def _managed(self, engine: Engine, store: Store, recording: SteadyRecording) -> tuple[str, ...]:
+        clock = self._clock_of(engine)
 
         def record_event(event: Event) -> None:
             recording.write(event_to_json(event))
@@ -99,6 +116,7 @@ class Run:
             knobs=self.knobs,
             clock=clock,
             store=store,
+            knowledge=self._known(clock.now()),
             on_snapshot=record_snapshot,
             on_event=record_event,
             inbox=self.inbox,

@@ -50,10 +50,12 @@ class Started:
 
     at_s: float
     plan: Plan
+    away_s: float = 0.0
+    """For how long no manager watched, by the time of day; what cannot be known is 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Requested:
     """Someone asks for something; the engine runs this graph with this plan."""
 
     at_s: float
@@ -62,7 +64,7 @@ class Asked:
     plan: Plan
 
 
-Input = Measured | Rescaled | Started | Asked
+Input = Measured | Rescaled | Started | Requested
 
 
 def step(state: ManagerState, given: Input, *, policy: Policy, knobs: Knobs) -> ManagerStep:
@@ -71,13 +73,14 @@ def step(state: ManagerState, given: Input, *, policy: Policy, knobs: Knobs) -> 
     knobs = state.controls.applied_to(knobs)
     match given:
         case Measured(snapshot=snapshot):
-            now = _watched(ManagerStep(state=state), given)
+            now = _watched(ManagerStep(state=state), given, knobs)
             return _measured(now, _within_bounds(snapshot, state.controls), policy, knobs)
         case Rescaled(at_s=at_s, outcome=outcome):
             return _rescaled(ManagerStep(state=state), at_s, outcome, knobs)
-        case Started(at_s=at_s, plan=plan):
-            return _started(ManagerStep(state=state), at_s, plan, knobs)
-        case Asked(at_s=at_s, request=request, dataflow=dataflow, plan=plan):
+        case Started(at_s=at_s, plan=plan, away_s=away_s):
+            now = ManagerStep(state=replace(state, knowledge=state.knowledge.unwatched(away_s)))
+            return _started(now, at_s, plan, knobs)
+        case Requested(at_s=at_s, request=request, dataflow=dataflow, plan=plan):
             return obey(ManagerStep(state=state), at_s, request, dataflow, plan, knobs)
 
 
@@ -88,12 +91,13 @@ def _within_bounds(snapshot: Snapshot, controls: Controls) -> Snapshot:
     return replace(snapshot, dataflow=controls.narrowed(snapshot.dataflow)) if controls.bounds else snapshot
 
 
-def _watched(now: ManagerStep, given: Measured) -> ManagerStep:
+def _watched(now: ManagerStep, given: Measured, knobs: Knobs) -> ManagerStep:
     """Time passes in windows that are left out, too."""
     snapshot, passed_s = given.snapshot, given.passed_s
     if passed_s is None:
         passed_s = snapshot.window_s
-    return now.update(knowledge=now.state.knowledge.watched(passed_s, snapshot.plan))
+    knowledge = now.state.knowledge.watched(passed_s, snapshot.plan, interval_s=knobs.interval_s)
+    return now.update(knowledge=replace(knowledge, calendar=knobs.known_ahead))
 
 
 def _measured(now: ManagerStep, snapshot: Snapshot, policy: Policy, knobs: Knobs) -> ManagerStep:
@@ -107,23 +111,25 @@ def _measured(now: ManagerStep, snapshot: Snapshot, policy: Policy, knobs: Knobs
         return now.tell(Ignored(at_s=at_s, why=f"incomplete measurements: {'; '.join(snapshot.gaps)}"))
     if state.phase is ManagerPhase.WARMING_UP:
         if state.warm_up_left > 0:
-            why = f"warming up, {state.warm_up_left} more"
+            why = f"warming up, {state.warm_up_left} more window{'' if state.warm_up_left == 1 else 's'}"
             now = now.update(knowledge=now.state.knowledge.observed(snapshot, timed=False))
             return now.tell(Ignored(at_s=at_s, why=why)).update(warm_up_left=state.warm_up_left - 1)
         now = _warmed_up(now, at_s)
     now = watched_bars(_learn(now, snapshot, policy))
-    if state.controls.paused:
-        return _pausing(now, snapshot, policy)
+    excluded = knobs.known_ahead.excluded_at(at_s) if knobs.known_ahead.excluded else None
+    if state.controls.paused or excluded is not None:
+        why = "scaling is paused" if excluded is None else f"nothing is changed during {excluded.name} (calendar)"
+        return _pausing(now, snapshot, policy, why)
     for phase, handle in _BEFORE_ASKING:
         if now.state.phase is phase and now.decision is None:
             now = handle(now, snapshot, knobs)
     return now if now.decision is not None else ask(now, snapshot, policy, knobs)
 
 
-def _pausing(now: ManagerStep, snapshot: Snapshot, policy: Policy) -> ManagerStep:
+def _pausing(now: ManagerStep, snapshot: Snapshot, policy: Policy, why: str) -> ManagerStep:
     """What the policy wants is still told, so that people see what they hold back."""
     proposal = policy(snapshot, now.state.knowledge)
-    held = Held(at_s=snapshot.at_s, why="scaling is paused")
+    held = Held(at_s=snapshot.at_s, why=why)
     now = now.tell(Proposed(at_s=snapshot.at_s, proposal=proposal), held)
     return now.go(PhaseTrigger.NOTHING_WANTED, snapshot.at_s, held.why).update(recent=())
 

@@ -7,6 +7,7 @@ knows that it may be half done. What happened on the way is in the recording, no
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,8 +26,10 @@ class StoreError(ElastreamError):
 
 
 class Store:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, fence: Callable[[sqlite3.Connection], None] | None = None) -> None:
+        """`fence` is called within the transaction of every write, and raises where this writer may not."""
         self.path = path
+        self._fence = fence
         try:
             self._db = sqlite3.connect(path, timeout=10.0)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -49,7 +52,12 @@ class Store:
         try:
             self._db.execute(f"PRAGMA synchronous={'FULL' if lasting else 'NORMAL'}")
             with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                if self._fence is not None:
+                    self._fence(self._db)
                 self._db.execute("INSERT OR REPLACE INTO state VALUES (1, ?)", (state_to_json(state),))
+        except ElastreamError as error:
+            raise StoreError(str(error)) from None
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: the manager's state cannot be written: {error}") from None
 
