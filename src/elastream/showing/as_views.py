@@ -27,14 +27,16 @@ from elastream.manager.events import (
 from elastream.manager.knobs import Knobs
 from elastream.measurement import Measurement, Snapshot
 from elastream.measurement.batch_cost import BatchCost
-from elastream.measurement.flow import achieved_share, throughput
+from elastream.measurement.flow import achieved_share, end_to_end_s, throughput
 from elastream.measurement.recording import RunHeader
 from elastream.measurement.shown import values_of
 from elastream.measurement.snapshot import once
 from elastream.options import describe
 from elastream.policies.catalog import catalog
+from elastream.policies.outlook import Outlook
 from elastream.policies.proposal import Reason
 from elastream.showing import views
+from elastream.showing.expectations import Expectations
 from elastream.showing.health import achieved_at_source, health
 
 
@@ -77,6 +79,8 @@ def window_view(snapshot: Snapshot) -> views.WindowView:
         at_s=snapshot.at_s,
         window_s=snapshot.window_s,
         achieved_share=achieved_share(snapshot),
+        latency_s=end_to_end_s(snapshot),
+        latency_target_s=snapshot.latency_target_s,
         sources=tuple(
             views.SourceWindow(
                 name=name,
@@ -154,7 +158,29 @@ def proposal_view(event: Proposed) -> views.ProposalView:
             *(reason for name, advice in proposal.advice.items() for reason in _reasons(advice.reasons, name)),
         ),
         expected_share=proposal.expected_share,
+        outlook=tuple(views.OutlookView(**asdict(one)) for one in proposal.outlook),
     )
+
+
+def with_expected(window: views.WindowView, expectations: Expectations) -> views.WindowView:
+    """The window with what had been expected of it."""
+    found = {source.name: expectations.of(source.name, window.at_s) for source in window.sources}
+    if not any(found.values()):
+        return window
+    return window.model_copy(
+        update={"sources": tuple(_with_outlook(source, found[source.name]) for source in window.sources)}
+    )
+
+
+def _with_outlook(source: views.SourceWindow, said: Outlook | None) -> views.SourceWindow:
+    if said is None:
+        return source
+    expected = {
+        "expected_per_s": said.expected_per_s,
+        "prepared_per_s": said.at_most_per_s,
+        "forecast_error": said.error,
+    }
+    return source.model_copy(update=expected)
 
 
 def _reasons(reasons: tuple[Reason, ...], operator: str | None = None) -> Iterator[views.ReasonView]:

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 
 from elastream.measurement import Snapshot
 from elastream.measurement.flow import flow, is_saturated
+from elastream.measurement.measurement import Measurement
 from elastream.measurement.thresholds import BUSY, HELD_BACK, NO_CORE, STANDING
 from elastream.policies.imbalance import imbalance
 from elastream.showing.views import Health
 from elastream.texts import number_text, rate_text
 
+_OVERDUE_S = 0.5  # of what it does: with less overdue it is as good as there
 _SHORT = 0.95  # a smaller share of what it must process is not the edge of a window
 
 
@@ -59,6 +61,8 @@ def _of_source(snapshot: Snapshot, name: str) -> tuple[Health, str]:
 
 def _behind(snapshot: Snapshot, name: str, required: float | None) -> str | None:
     rates = snapshot.measurements[name]
+    if rates.totals.overdue is not None:
+        return _overdue(rates)
     waiting = "" if rates.totals.backlog is None else f", {number_text(rates.totals.backlog)} records wait"
     if is_saturated(snapshot, name):
         done = rate_text(rates.observed_per_s)
@@ -66,6 +70,15 @@ def _behind(snapshot: Snapshot, name: str, required: float | None) -> str | None
     if required is None or rates.observed_per_s >= _SHORT * required or not _backlog_stands(snapshot, name):
         return None
     return f"does {rate_text(rates.observed_per_s)} of {rate_text(required)}{waiting}"
+
+
+def _overdue(rates: Measurement) -> str | None:
+    """In micro-batches some records always wait, and being busy is no sign: what waits for too long is."""
+    overdue = rates.totals.overdue or 0.0
+    if overdue < max(1.0, _OVERDUE_S * rates.observed_per_s):
+        return None
+    late = f"{number_text(overdue)} records wait for longer than a batch may take"
+    return f"does {rate_text(rates.observed_per_s)}, and {late}"
 
 
 def _backlog_stands(snapshot: Snapshot, name: str) -> bool:

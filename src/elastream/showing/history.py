@@ -29,6 +29,7 @@ from elastream.measurement import Snapshot
 from elastream.measurement.recording import RunHeader
 from elastream.showing import as_views, views
 from elastream.showing.deciding import deciding_text
+from elastream.showing.expectations import Expectations
 from elastream.showing.points import Point, columns, extended, point_of, thinned
 from elastream.showing.totals import RunTotals
 
@@ -56,6 +57,7 @@ class RunHistory:
         self._decisions: dict[int, views.DecisionView] = {}
         self._telling: deque[views.EventView] = deque(maxlen=_MOST_EVENTS)
         self._routine: deque[views.EventView] = deque(maxlen=_MOST_ROUTINE)
+        self._expectations = Expectations()
         self._cost = NO_COST
         self.totals = RunTotals()
         self._manager = views.ManagerView(phase=None, paused=False, dry_run=False, bounds={})
@@ -69,7 +71,7 @@ class RunHistory:
         return views.Update(id=self._next_id(), about=self.about, graph=self.graph(), manager=manager)
 
     def add_snapshot(self, snapshot: Snapshot) -> views.Update:
-        window = as_views.window_view(snapshot)
+        window = as_views.with_expected(as_views.window_view(snapshot), self._expectations)
         graph = None
         if snapshot.dataflow != self._dataflow:
             self._dataflow = snapshot.dataflow
@@ -86,6 +88,7 @@ class RunHistory:
         self.totals.add_event(event)
         if isinstance(event, Proposed):  # one for each window: the newest is enough
             self._proposal = as_views.proposal_view(event)
+            self._expectations.add(event.at_s, event.proposal.outlook)
             return views.Update(id=identity, proposal=self._proposal, manager=self._managed(event))
         decision = self._decided(event)
         view = views.EventView(
@@ -128,6 +131,10 @@ class RunHistory:
     @property
     def window(self) -> views.WindowView | None:
         return self._window
+
+    @property
+    def proposal(self) -> views.ProposalView | None:
+        return self._proposal
 
     @property
     def cost(self) -> views.CostView:
@@ -237,10 +244,20 @@ def cost_with(cost: views.CostView, window: views.WindowView) -> views.CostView:
     span_s = cost.span_s + window.window_s
     instance_s = cost.instance_s + sum(running.values()) * window.window_s
     static_s = sum(peak.values()) * span_s
+    kept = kept_latency(window)
     return views.CostView(
         span_s=span_s,
         instance_s=instance_s,
         static_peak_instance_s=static_s,
         peak=peak,
         saved_share=1 - instance_s / static_s if static_s > 0 else None,
+        latency_asked_s=cost.latency_asked_s + (0.0 if kept is None else window.window_s),
+        latency_kept_s=cost.latency_kept_s + (window.window_s if kept else 0.0),
     )
+
+
+def kept_latency(window: views.WindowView) -> bool | None:
+    """Whether the latency that was asked for was kept; None where none was, or it is not known."""
+    if window.latency_s is None or window.latency_target_s is None:
+        return None
+    return window.latency_s <= window.latency_target_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from elastream.manager.events import Acted, Decided, Event, Judged, Trouble
@@ -45,7 +45,12 @@ class RunTotals:
             case Trouble():
                 self.troubles += 1
 
-    def _count(self, operators: Iterable[views.OperatorWindow]) -> None:
+    def _count(self, operators: Sequence[views.OperatorWindow]) -> None:
+        """Those that the pipeline no longer has are forgotten, or one that changes would fill the memory."""
+        named = {operator.name for operator in operators}
+        for totals in self.counted.values():
+            for gone in totals.keys() - named:
+                del totals[gone]
         for operator in operators:
             for name, totals in self.counted.items():
                 if (found := getattr(operator, name)) is not None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from elastream.measurement.executor import EXECUTOR_QUANTITIES, ExecutorReading
 from elastream.measurement.quantity import Combine
 from elastream.measurement.shown import OPERATOR_QUANTITIES
+from elastream.policies.outlook import OUTLOOK_QUANTITIES, Outlook
 
 
 class View(BaseModel):
@@ -111,6 +112,16 @@ class SourceWindow(View):
         description="how many went through all of the pipeline; more than arrive while a backlog is worked off"
     )
 
+    expected_per_s: float | None = Field(
+        default=None, description="what had been expected of this window; null where nobody forecast it"
+    )
+    prepared_per_s: float | None = Field(
+        default=None, description="what had been prepared for, as more was to be rare enough"
+    )
+    forecast_error: float | None = Field(
+        default=None, description="the mean error of such forecasts until then, as a share of the rate"
+    )
+
 
 class NodeWindow(View):
     """A place where instances run."""
@@ -138,6 +149,8 @@ class WindowView(View):
     at_s: float = Field(description="when the window ended")
     window_s: float
     achieved_share: float | None = Field(description="the share of the required rate that was achieved, at most 1")
+    latency_s: float | None = Field(default=None, description="from end to end, on the slowest path")
+    latency_target_s: float | None = Field(default=None, description="what it is to be at most")
     sources: tuple[SourceWindow, ...]
     operators: tuple[OperatorWindow, ...] = Field(description="sources too, in the order of the graph")
     nodes: tuple[NodeWindow, ...] = Field(default=(), description="where the engine knows of nodes")
@@ -164,12 +177,28 @@ class AdviceView(View):
     parallelism: int | None = Field(description="null: no data, so no opinion")
 
 
+_Outlook: Any = _made_of(
+    "_Outlook",
+    {
+        name: (get_type_hints(Outlook)[name], Field(description=found.meaning))
+        for name, found in OUTLOOK_QUANTITIES.items()
+    },
+)
+
+
+class OutlookView(_Outlook):  # type: ignore[misc]
+    """What is expected of a source (`policies/outlook.py`)."""
+
+    source: str
+
+
 class ProposalView(View):
     at_s: float
     policy: str
     advice: tuple[AdviceView, ...]
     reasons: tuple[ReasonView, ...]
     expected_share: float | None
+    outlook: tuple[OutlookView, ...] = Field(default=(), description="where the policy forecasts its sources")
 
 
 class DecisionOutcome(StrEnum):
@@ -211,13 +240,16 @@ class EventView(View):
 
 
 class CostView(View):
-    """What the run has used, beside the same time at the largest parallelism that each operator has had."""
+    """What the run has used, beside the same time at the largest parallelism that each operator has had; and for
+    how long it has kept the latency that was asked for."""
 
     span_s: float = Field(description="the time that was measured")
     instance_s: float
     static_peak_instance_s: float
     peak: Mapping[str, int]
     saved_share: float | None = Field(description="of the static peak; null before there is anything to compare")
+    latency_asked_s: float = Field(default=0.0, description="the time for which a latency was asked for and known")
+    latency_kept_s: float = Field(default=0.0, description="how much of that it was kept")
 
 
 class BoundsView(View):
@@ -239,6 +271,9 @@ class SourceColumns(View):
     offered_per_s: tuple[float | None, ...]
     achieved_per_s: tuple[float | None, ...]
     processed_per_s: tuple[float | None, ...]
+    expected_per_s: tuple[float | None, ...]
+    prepared_per_s: tuple[float | None, ...]
+    forecast_error: tuple[float | None, ...]
 
 
 CHARTED: Final = {name: found.windows for name, found in OPERATOR_QUANTITIES.items() if found.windows is not None}
