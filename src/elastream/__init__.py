@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from elastream._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from elastream.attached.attaching import attach as attach
     from elastream.dataflow import Dataflow as Dataflow
     from elastream.dataflow import Operator as Operator
     from elastream.dataflow import Plan as Plan
@@ -62,6 +63,7 @@ _HOMES = {
     "ReasonKind": "elastream.policies.proposal",
     "RescaleOutcome": "elastream.manager.engine",
     "Snapshot": "elastream.measurement",
+    "attach": "elastream.attached.attaching",
     "evaluate": "elastream.policies.evaluate",
     "option": "elastream.options",
     "policy": "elastream.policies.catalog",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from typing import Annotated, Any
@@ -11,9 +12,10 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from elastream._version import __version__
-from elastream.commands import advice, agents, doctor, new, report, serve, simulate
+from elastream.commands import advice, advise, agents, doctor, new, report, serve, simulate, submit
 from elastream.commands import run as run_commands
 from elastream.commands.cluster import cluster_app
+from elastream.commands.console import FULL_DISK
 from elastream.commands.decentralized import capacity, decentralized_app
 from elastream.commands.forecast import forecast
 from elastream.commands.kafka import kafka_app
@@ -35,9 +37,20 @@ class Command(TyperGroup):
         except ElastreamError as error:
             err.print(Text.assemble(("error:", "bold red"), f" {error}"), soft_wrap=True)
             raise typer.Exit(2) from None
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            err.print(Text.assemble(("error:", "bold red"), f" {_long_name(error)}"), soft_wrap=True)
+            raise typer.Exit(2) from None
         except KeyboardInterrupt:
             err.print("interrupted")
             raise typer.Exit(130) from None
+
+
+def _long_name(error: OSError) -> str:
+    """Wherever a path is looked at first, one that no file can have fails there."""
+    name = str(error.filename or "")
+    return f"{name[:60]}...: a shorter path was expected: {error.strerror}, found {len(name.encode()):,} bytes"
 
 
 app = typer.Typer(
@@ -56,8 +69,10 @@ _START, _RUN, _ASK, _SHOW, _BY_RULES, _TRY_OUT = "Start", "Run", "Ask", "Show", 
 app.command(rich_help_panel=_START)(new.new)
 app.command(rich_help_panel=_START)(doctor.doctor)
 app.command(rich_help_panel=_RUN, cls=TakesArguments)(run_commands.run)
+app.command(rich_help_panel=_RUN, context_settings=submit.CONTEXT)(submit.submit)
 app.add_typer(decentralized_app, name="decentralized", rich_help_panel=_RUN)
 app.command(rich_help_panel=_RUN, cls=TakesArguments)(capacity)
+app.command(rich_help_panel=_ASK)(advise.advise)
 app.command(rich_help_panel=_ASK)(advice.evaluate)
 app.command(rich_help_panel=_ASK)(advice.plan)
 app.command(name="replay", rich_help_panel=_ASK)(advice.replay_command)
@@ -104,4 +119,10 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a terminal that lacks a letter shows a question mark in its place
         sys.stdout.reconfigure(errors="replace")
-    app()
+    try:
+        app()
+    except OSError as error:
+        if error.errno not in FULL_DISK or error.filename is not None:
+            raise
+        err.print(f"error: what was to be printed cannot be written: {error.strerror}")
+        sys.exit(1)

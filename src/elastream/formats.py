@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import reprlib
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -14,7 +13,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model, model_validator
 
 from elastream.durations import seconds
-from elastream.errors import InvalidInput, nearest
+from elastream.errors import InvalidInput, nearest, shown
 
 
 class Strict(BaseModel):
@@ -28,7 +27,7 @@ class Strict(BaseModel):
         if isinstance(data, dict) and not data.keys() <= cls.model_fields.keys():
             known = cls.model_fields.keys()
             unknown = next(key for key in data if key not in known)
-            raise ValueError(f"unknown key {unknown!r}{nearest(str(unknown), known)}")
+            raise ValueError(f"unknown key {shown(unknown)}{nearest(str(unknown), known)}")
         return data
 
 
@@ -51,16 +50,6 @@ Duration = Annotated[float, BeforeValidator(seconds)]
 """Seconds, or words like "500 ms"."""
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON writes half of a character: most come in pairs
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
-_SHORT.maxlevel = 2
-
-
-def shown(value: Any) -> str:
-    """What was found, for an error message; whatever its size and depth, it stays short."""
-    return _SHORT.repr(value)
-
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -112,7 +101,7 @@ class InvalidYaml(InvalidInput):
 
 def read_yaml(text: str, place: str) -> Any:
     try:
-        return yaml.load(text, Loader=_UniqueKeys)
+        return _constructed(_UniqueKeys(text))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         found_at = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
@@ -121,6 +110,48 @@ def read_yaml(text: str, place: str) -> Any:
     except (yaml.YAMLError, RecursionError, ValueError, TypeError, LookupError, AttributeError) as error:
         # PyYAML lets the errors of its converters through, such as a KeyError for `!!bool x`
         raise InvalidInput(f"{place}: not valid YAML: {error}") from None
+
+
+def _constructed(loader: _UniqueKeys) -> Any:
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        _check_aliases(root)
+        return loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+_MOST_REPEATED = 10_000  # parts of a file that its aliases stand for
+
+
+def _check_aliases(root: yaml.Node) -> None:
+    """Refuse a file whose aliases make a small text a huge document: each level of them can multiply the last."""
+    sizes: dict[int, int] = {}
+    own = 0
+
+    def size(node: yaml.Node) -> int:
+        nonlocal own
+        if id(node) not in sizes:
+            own += 1
+            sizes[id(node)] = 2 * _MOST_REPEATED  # of one within itself, which has no end
+            sizes[id(node)] = 1 + sum(map(size, _parts(node)))
+        return sizes[id(node)]
+
+    if size(root) - own > _MOST_REPEATED:
+        problem = f"aliases may stand for {_MOST_REPEATED:,} parts of a file at most, and these stand for more"
+        raise yaml.constructor.ConstructorError(None, None, problem, root.start_mark)
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    match node:
+        case yaml.MappingNode():
+            return [part for entry in node.value for part in entry]
+        case yaml.SequenceNode():
+            return list(node.value)
+        case _:
+            return []
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -132,7 +163,7 @@ class _UniqueKeys(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is given twice", key_node.start_mark
+                    None, None, f"the key {shown(key)} is given twice", key_node.start_mark
                 )
             if isinstance(key, str):
                 seen.add(key)
@@ -175,7 +206,7 @@ def _no_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise InvalidInput(f"the key {key!r} is given twice in one object")
+            raise InvalidInput(f"the key {shown(key)} is given twice in one object")
         found[key] = value
     return found
 

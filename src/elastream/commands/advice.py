@@ -14,11 +14,11 @@ from elastream.commands.recordings import RecordingArgument, recording_at
 from elastream.commands.settings import PolicyOptions, pairs_of, rates_of
 from elastream.commands.shared import JsonOption, PolicyOption, SetOption, err, out
 from elastream.commands.signature import from_options
+from elastream.durations import text
 from elastream.manager.events import event_to_json
 from elastream.manager.knobs import Knobs
 from elastream.manager.replay import replay
-from elastream.measurement import Snapshot
-from elastream.measurement.recording import read_recording
+from elastream.measurement.recording import Recording, read_recording
 from elastream.measurement.snapshot_format import read_snapshot
 from elastream.options import describe
 from elastream.policies.catalog import catalog, create, info
@@ -37,6 +37,8 @@ def evaluate(
 
     Offline advice from one window. The defaults are the paper's: target utilization 1.0, tolerance 0. For some
     room add `--set target_utilization=0.8`; to work off the backlog `--set catch_up_s=300`.
+
+    Example: `elastream evaluate examples/snapshot.json --why`
     """
     chosen = create(policy, pairs_of(settings))
     found = read_snapshot(snapshot)
@@ -53,20 +55,24 @@ def plan(
     rate: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SOURCE=RECORDS_PER_S", help="The rate to plan for; repeatable. Else the highest seen."
+            metavar="SOURCE=N", help="Records per second to plan for; repeatable. Else the highest seen."
         ),
     ] = None,
     policy: PolicyOption = "ds2-learned",
     settings: SetOption = None,
-    ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
+    ignore_cut_off: Annotated[
+        bool, typer.Option("--ignore-cut-off", help="Leave out a last line that was cut off.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """The parallelism to start with, from what earlier runs measured, for a given source rate.
 
     Every recorded window is asked what it would take at that rate. The answer is the median; the lowest and the
     highest answer show how far it can be trusted.
+
+    Example: `elastream plan out/visits --rate visits=1000`
     """
-    windows = _windows(recording, ignore_cut_off=ignore_cut_off)
+    windows = _recording(recording, ignore_cut_off=ignore_cut_off).snapshots
     found = starting_plan(windows, create(policy, pairs_of(settings)), rates_of(rate))
     if not as_json:
         console.print_starting_plan(out, found)
@@ -85,36 +91,44 @@ def plan(
 def replay_command(
     recording: RecordingArgument,
     policy: PolicyOptions,
-    ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
+    ignore_cut_off: Annotated[
+        bool, typer.Option("--ignore-cut-off", help="Leave out a last line that was cut off.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """What a policy and the manager would have decided in every window of a recording.
 
-    Nothing is acted upon: each window is judged with the parallelism that it was recorded with.
+    Nothing is acted upon: each window is judged with the parallelism that it was recorded with. It is asked as
+    often as the run was measured; the policy of the run is set as it was, another one as its authors have it.
+
+    Example: `elastream replay out/visits --policy threshold`
     """
-    windows = _windows(recording, ignore_cut_off=ignore_cut_off)
-    chosen = policy.chosen(dataflow=windows[-1].dataflow)
-    events = replay(windows, chosen.policy, chosen.knobs)
+    found = _recording(recording, ignore_cut_off=ignore_cut_off)
+    chosen = policy.chosen_for(found)
+    events = replay(found.snapshots, chosen.policy, chosen.knobs)
     if as_json:
         print_json([event_to_json(event) for event in events])
     else:
-        console.print_replay(out, chosen.name, windows, events)
+        console.print_replay(out, f"{chosen.name}, every {text(chosen.knobs.interval_s)}", found.snapshots, events)
 
 
-def _windows(path: Path, *, ignore_cut_off: bool) -> tuple[Snapshot, ...]:
+def _recording(path: Path, *, ignore_cut_off: bool) -> Recording:
     path = recording_at(path)
     found = read_recording(path, ignore_cut_off=ignore_cut_off)
     if found.out_of_order:
         left_out = console.counted(found.out_of_order, "window")
         err.print(f"{path}: {left_out} left out, for ending no later than one before (at_s)", soft_wrap=True)
-    return found.snapshots
+    return found
 
 
 def policies(
     name: Annotated[str | None, typer.Argument(help="Show the options of this policy.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List each policy with what it needs and what it is good for; with a name, its options and the knobs."""
+    """List each policy with what it needs and what it is good for; with a name, its options and the knobs.
+
+    Example: `elastream policies ds2`
+    """
     found = [info(name)] if name is not None else list(catalog().values())
     if as_json:
         print_json([policy_json(entry) for entry in found])

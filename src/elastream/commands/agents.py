@@ -9,33 +9,46 @@ import os
 import signal
 import socket
 import uuid
-from contextlib import suppress
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elastream.accepting import server_tls
 from elastream.agents.adaptor import ReportedSizes
 from elastream.agents.agent import Agent
 from elastream.agents.agent_client import AgentClient
-from elastream.agents.engine_metrics import json_metrics
+from elastream.agents.engine_metrics import EngineMetrics, json_metrics
 from elastream.agents.master_server import Endpoint
 from elastream.agents.messages import Claim
 from elastream.agents.monitored import graph_of
+from elastream.agents.otlp_metrics import OtlpMetrics
+from elastream.agents.prometheus_metrics import PrometheusMetrics, series_of
 from elastream.agents.run import MasterOptions, MasterRun, Watcher
-from elastream.agents.security import TOKEN_VARIABLE, agent_tls, check_exposure, master_tls, read_token
+from elastream.agents.security import TOKEN_VARIABLE, agent_tls, check_exposure, read_token
 from elastream.agents.subscription import views_of
 from elastream.commands.live_master import LiveMaster
 from elastream.commands.logs import log_shown_by
 from elastream.commands.named_engine import named_engine
-from elastream.commands.settings import RULES, pairs_of, policy_and_knobs
+from elastream.commands.serve import PageTokensOption, Shown, can_serve, serving
+from elastream.commands.settings import RULES, ChosenPolicy, pairs_of, policy_and_knobs
 from elastream.commands.settings import duration as duration_of
 from elastream.commands.shared import JsonOption, SetOption, err, out
+from elastream.dataflow import Dataflow
 from elastream.errors import InvalidInput
 from elastream.manager.events import Event, event_to_json
+from elastream.manager.inbox import Inbox
 from elastream.manager.signals import stopping_on_signals
+from elastream.measurement import Snapshot
 from elastream.policies.by_rules import Rules
+from elastream.web.address import TOKEN_VARIABLE as PAGE_TOKEN
+from elastream.web.address import Address
+
+if TYPE_CHECKING:
+    from elastream.web.feed import Feed
 
 _log = logging.getLogger(__name__)
 
@@ -53,8 +66,9 @@ def master(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="What to scale: MODULE:OBJECT with the four calls of an adaptor, or the .yaml of a scenario to "
-            "simulate. Without it the master only says what it would do."
+            help="What to scale: MODULE:OBJECT with the four calls of an adaptor, the page of a run "
+            f"(http://HOST:PORT; its token in {PAGE_TOKEN}), or the .yaml of a scenario to simulate. "
+            "Without it the master only says what it would do."
         ),
     ] = None,
     interval: Annotated[str | None, typer.Option(help="How often agents read and rules are evaluated.")] = None,
@@ -67,7 +81,10 @@ def master(
     ),
     port: Annotated[int, typer.Option(help="0 for any that is free.")] = DEFAULT_PORT,
     token_file: TokenOption = None,
-    tls_certificate: Annotated[Path | None, typer.Option(help="Speak TLS, with this certificate.")] = None,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option("--tls-certificate", "--tls-cert", help="Speak TLS, with this certificate; the page, too."),
+    ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, where that is in a file of its own.")] = None,
     folder: Annotated[Path, typer.Option(help="Where the state and the recording are kept.")] = (
         Path("out") / "master"
@@ -77,36 +94,66 @@ def master(
     ] = False,
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Everything but the act.")] = False,
+    page_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            help="Serve the page and its API on this port, as `elastream run` does.",
+        ),
+    ] = None,
+    page_tokens: PageTokensOption = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(help="A Prometheus server, http://HOST:9090, for rules that name a query: promql:sum(lag)."),
+    ] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Where another master leads in this folder, wait and take over.")
+    ] = False,
+    lease: Annotated[
+        str | None,
+        typer.Option(help="Without a sign of life for so long a master is replaced; 1.5 intervals if not given."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate rules over what agents read, and scale an engine as they say.
 
     Agents beside the operators connect to it (`elastream agent`) and are asked for what the rules look at. Killed
     and started again in the same folder, it knows its guard times and what the rules have seen.
+
+    Example: `elastream master --rules rules.yaml --engine http://localhost:8765`
     """
     given = pairs_of(settings) | {"file": str(rules)}
     if interval is not None:
         given["interval"] = interval
     if dry_run or engine is None:
         given["dry_run"] = "true"
+    tls = server_tls(tls_certificate, tls_key)
     adaptor = ReportedSizes() if engine is None else named_engine(engine, folder)
     graph = None if engine is None else graph_of(adaptor.operators())
     chosen, knobs = policy_and_knobs(RULES, given, dataflow=graph)
     assert isinstance(chosen, Rules), "that is the policy which was asked for"
     options = MasterOptions(
         folder=folder,
-        endpoint=Endpoint(host=host, port=port, tls=master_tls(tls_certificate, tls_key)),
+        endpoint=Endpoint(host=host, port=port, tls=tls),
         token=read_token(token_file),
         views=views_of(view or ()),
         duration_s=duration_of("--duration", duration),
         record=record,
+        prometheus=prometheus,
+        standby=standby,
+        lease_s=None if lease is None else duration_of("--lease", lease),
     )
+    page = None if page_port is None else Address(port=page_port, tls=tls, tokens=page_tokens)
     exposed = check_exposure(host, options.token, options.endpoint.tls)
     with (
         LiveMaster(err if as_json else out, f"rules of {rules}") as live,
         log_shown_by(_print_log_line if as_json else live.log),
+        _page(page, ChosenPolicy(name=RULES, policy=chosen, knobs=knobs), folder, graph) as (feed, inbox),
     ):
-        run = MasterRun(chosen, knobs, adaptor, options, _json_watcher() if as_json else _live_watcher(live))
+        watcher = _json_watcher() if as_json else _live_watcher(live)
+        run = MasterRun(chosen, knobs, adaptor, options, _also_shown(watcher, feed), inbox)
         if exposed is not None:
             _log.warning("%s", exposed)
 
@@ -125,6 +172,35 @@ def master(
     else:
         told = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
         out.print(f"ended: {told}", soft_wrap=True)
+
+
+@contextmanager
+def _page(
+    address: Address | None, chosen: ChosenPolicy, folder: Path, graph: Dataflow | None
+) -> Iterator[tuple[Feed | None, Inbox | None]]:
+    """The page of a master, as that of a run; what people ask for is looked at several times a second."""
+    if address is None or not can_serve():
+        yield None, None
+        return
+    shown = Shown(pipeline=folder.name, kind="run", engine="agents", chosen=chosen, dataflow=graph)
+    with serving(shown, address, wake=lambda: None) as (feed, inbox):
+        yield feed, inbox
+        inbox.close()
+
+
+def _also_shown(watcher: Watcher, feed: Feed | None) -> Watcher:
+    if feed is None:
+        return watcher
+
+    def on_event(event: Event) -> None:
+        feed.event(event)
+        watcher.on_event(event)
+
+    def on_snapshot(snapshot: Snapshot) -> None:
+        feed.snapshot(snapshot)
+        watcher.on_snapshot(snapshot)
+
+    return replace(watcher, on_event=on_event, on_snapshot=on_snapshot)
 
 
 def _live_watcher(live: LiveMaster) -> Watcher:
@@ -154,10 +230,38 @@ def agent(
         list[str],
         typer.Option(help="OPERATOR or OPERATOR:INSTANCE that it reads for; repeatable for a host of several."),
     ],
-    master: Annotated[str, typer.Option(help="HOST:PORT of the master.")] = f"127.0.0.1:{DEFAULT_PORT}",
+    master: Annotated[
+        str, typer.Option(help="HOST:PORT of the master; of several, with commas, whichever leads is found.")
+    ] = f"127.0.0.1:{DEFAULT_PORT}",
     engine_metrics: Annotated[
         str | None,
         typer.Option(help="A file or URL with a JSON object of metrics that the engine, or the operator, keeps."),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(help="An endpoint for Prometheus or OpenMetrics to read, http://HOST:PORT/metrics."),
+    ] = None,
+    series: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which of the series there, or of those that are pushed, is which metric: "
+            "'queue_length=lag{topic=\"in\"}'; repeatable."
+        ),
+    ] = None,
+    otlp_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help="Take what OpenTelemetry pushes (OTLP over HTTP, in JSON) on this port of loopback.",
+        ),
+    ] = None,
+    spark: Annotated[
+        str | None,
+        typer.Option(
+            help="A Spark driver's page, http://HOST:4040: read what tasks and JVMs of the executors here did, or "
+            "with --pid of the executors of that worker."
+        ),
     ] = None,
     pid: Annotated[
         int | None, typer.Option(help="Read CPU, memory and files of this process and its children, not of all.")
@@ -177,6 +281,8 @@ def agent(
 
     The master says which metrics it wants, and how often. Without a connection the agent goes on reading, keeps
     what it can, and tries again.
+
+    Example: `elastream agent --operator counts --master localhost:7474 --pid 4711`
     """
     from elastream.agents.os_metrics import MachineMetrics, ProcessMetrics  # psutil is an extra
     from elastream.agents.reader import Reader
@@ -186,9 +292,10 @@ def agent(
     reader = Reader(
         operators=operators,
         os_metrics=MachineMetrics(disk) if pid is None else ProcessMetrics(pid, disk, cores),
-        engine=None if engine_metrics is None else json_metrics(engine_metrics, operators),
+        engine=tuple(_engine_metrics(engine_metrics, prometheus, otlp_port, series or [], spark, pid, operators)),
     )
-    endpoint = _endpoint(master)
+    tls = agent_tls(tls_authority)
+    first, *others = (replace(_endpoint(one.strip()), tls=tls) for one in master.split(","))
     client = AgentClient(
         agent=Agent(
             name=name or f"{socket.gethostname()}/{os.getpid()}",
@@ -197,12 +304,40 @@ def agent(
             offers=reader.offers,
             token=read_token(token_file),
         ),
-        endpoint=Endpoint(host=endpoint.host, port=endpoint.port, tls=agent_tls(tls_authority)),
+        endpoint=first,
+        others=tuple(others),
         read=reader,
     )
     show = _print_log_line if as_json else lambda record: out.print(record.getMessage(), soft_wrap=True)
     with log_shown_by(show), suppress(asyncio.CancelledError):
         asyncio.run(_until_stopped(client))
+
+
+def _engine_metrics(
+    where: str | None,
+    prometheus: str | None,
+    otlp_port: int | None,
+    series: list[str],
+    spark: str | None,
+    pid: int | None,
+    operators: tuple[str, ...],
+) -> Iterator[EngineMetrics]:
+    """All that were asked for; the later ones know better."""
+    if prometheus is not None and otlp_port is not None:
+        raise InvalidInput("--prometheus and --otlp-port: an agent reads one of them")
+    if (prometheus is None and otlp_port is None) != (not series):
+        raise InvalidInput("--prometheus or --otlp-port, and --series (what is which metric) go together")
+    if where is not None:
+        yield json_metrics(where, operators)
+    if spark is not None:
+        from elastream.agents.spark_metrics import SparkMetrics, executors_here
+
+        yield SparkMetrics(spark, operators, lambda application: executors_here(application, pid))
+    known = tuple(series_of(one, operators) for one in series)
+    if prometheus is not None:
+        yield PrometheusMetrics(prometheus, known)
+    if otlp_port is not None:
+        yield OtlpMetrics(otlp_port, known)
 
 
 async def _until_stopped(client: AgentClient) -> None:

@@ -50,6 +50,7 @@ def accounts_json(accounts: Accounts) -> dict[str, Any]:
             "out": step.records_out,
             "late": step.late,
             "late_in_this_run": None if step.late is None else step.late_now,
+            "aside": step.aside,
             "waiting": step.waiting,
             "adds_up": not step.differences,
             "inputs": {
@@ -69,6 +70,7 @@ def policy_json(entry: PolicyInfo) -> dict[str, Any]:
         "summary": entry.summary,
         "needs": entry.needs,
         "good_for": entry.good_for,
+        "whole_jobs": entry.whole_jobs,
         "knobs": dict(entry.knobs),
         "options": [dataclasses.asdict(option) for option in console.policy_options(entry)],
     }

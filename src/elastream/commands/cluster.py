@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from elastream.accepting import is_loopback
 from elastream.commands.as_json import print_json
 from elastream.commands.console import counted
 from elastream.commands.shared import JsonOption, err, out
@@ -50,6 +51,8 @@ def start(
     Then, in another terminal: `elastream run PIPELINE.py --master spark://127.0.0.1:7077`. A worker may announce
     more cores than the machine has: costs that are waited for need none. Nothing is open to the network unless
     --host says so, and nothing is encrypted or asks for a password: this is for trying out.
+
+    Example: `elastream cluster start --workers 2 --cores 8`
     """
     from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
 
@@ -89,6 +92,11 @@ def _tell(cluster: StandaloneCluster, *, as_json: bool) -> None:
     out.print(f"workers: {options.workers}, each with {options.cores} cores and {options.memory}")
     out.print(f"logs:    {options.folder}", soft_wrap=True)
     out.print(f"use it:  elastream run PIPELINE.py --master {cluster.master_url}", soft_wrap=True)
+    if is_loopback(options.host):
+        out.print("open to: every user of this machine, who can run any program as you by it", soft_wrap=True)
+    else:
+        who = f"warning: whoever reaches {options.host} can run any program as you: nothing asks for a password"
+        err.print(who, soft_wrap=True)
     out.print("Ctrl-C stops it")
 
 

@@ -5,9 +5,13 @@ Names come from users' files, so nothing here is markup: what is to stand out is
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+import errno
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -16,7 +20,7 @@ from rich.text import Text
 from elastream.commands.run_summary import RunSummary
 from elastream.durations import text as duration_text
 from elastream.engines.simulated.simulation import Simulation
-from elastream.manager.events import Decided, Event, Ignored, Judged
+from elastream.manager.events import Decided, Event, Held, Ignored, Judged, Proposed
 from elastream.measurement import Snapshot
 from elastream.measurement.accounts import Accounts, StepAccount
 from elastream.measurement.elasticity import Elasticity
@@ -24,19 +28,65 @@ from elastream.options import OptionInfo, describe
 from elastream.policies.catalog import PolicyInfo
 from elastream.policies.proposal import Advice, Proposal, ReasonKind
 from elastream.policies.starting_plan import StartingPlan
+from elastream.policies.whole_jobs import ONLY_WHOLE_JOBS
+from elastream.showing.deciding import DECIDING, deciding_text
 from elastream.texts import number_text
 
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 _BARS = "▁▂▃▄▅▆▇█"
 _EXPLAINING = frozenset(ReasonKind) - {ReasonKind.MEASURED}
 _TELLING = _EXPLAINING - {ReasonKind.FORMULA}  # what the numbers in a row do not say
 _TIME_WIDTH = len("10 h 10 min")
 _SPARKLINE_WIDTH = 40
 _LEAST_ROOM = 20  # columns for a text, however narrow the terminal
+_MOST_WHY = 4
 
 
-def new_console(*, stderr: bool = False) -> Console:
-    """Prints text as it is: `[bold]` or `:key:` in an operator's name stay what they are."""
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+def new_console(*, stderr: bool = False, enduring: bool = False) -> Console:
+    """Prints text as it is: `[bold]` or `:key:` in an operator's name stay what they are.
+
+    One that is `enduring` is for what goes on although nobody reads of it: it leaves out what cannot be written.
+    """
+    kind = _Enduring if enduring else Console
+    return kind(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+class _Enduring(Console):
+    @property
+    def file(self) -> IO[str]:
+        return cast(IO[str], _Leaving(super().file))
+
+    @file.setter
+    def file(self, new: IO[str]) -> None:
+        self._file = new
+
+
+class _Leaving:
+    """A file that may be on a full disk."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        with _passing_over_a_full_disk():
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with _passing_over_a_full_disk():
+            self._file.flush()
+
+
+@contextmanager
+def _passing_over_a_full_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
 
 
 def print_proposal(
@@ -107,11 +157,17 @@ def print_replay(console: Console, policy: str, windows: Sequence[Snapshot], eve
     title = f"{counted(len(windows), 'window')}, {duration_text(last.at_s - began_s)}, replayed with {policy}"
     console.rule(title)
     decided = sum(isinstance(event, Decided) for event in events)
-    left_out = sum(isinstance(event, Ignored) for event in events)
+    left_out = Counter(event.why for event in events if isinstance(event, Ignored))
     console.print(
-        f"{counted(decided, 'decision')}; {counted(left_out, 'window')} left out (warm-up, gaps). "
+        f"{counted(decided, 'decision')}; {counted(left_out.total(), 'window')} left out. "
         "Nothing is acted upon: each window is judged with the parallelism that it was recorded with."
     )
+    for why, count in left_out.most_common():
+        print_hanging(console, "• ", f"{counted(count, 'window')} left out: {why}")
+    told = Counter(deciding_text(event) for event in events if isinstance(event, Proposed))
+    told += Counter(f"held: {event.why}" for event in events if isinstance(event, Held))
+    for why, count in [one for one in told.most_common() if one[0] != DECIDING][:_MOST_WHY]:
+        print_hanging(console, "• ", f"in {counted(count, 'window')}: {why}")
     _print_decisions(console, events, since_s=began_s)
 
 
@@ -265,6 +321,8 @@ def print_options(console: Console, title: str, options: Sequence[OptionInfo]) -
 def print_policy(console: Console, info: PolicyInfo) -> None:
     console.print(Text.assemble((info.name, "bold"), f": {info.summary}"))
     console.print(f"needs: {info.needs}\ngood for: {info.good_for}")
+    if info.whole_jobs:
+        console.print(f"is {ONLY_WHOLE_JOBS}")
     if info.origin:
         console.print(f"from: {info.origin}")
     if info.knobs:

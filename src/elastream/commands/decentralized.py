@@ -54,7 +54,11 @@ def run(
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="Of the policy: target_load, upper_load, ..."),
     ] = None,
     locks: Annotated[
-        LockKind, typer.Option(help="What keeps neighbouring operators from scaling at the same time.")
+        LockKind,
+        typer.Option(
+            metavar="KIND",
+            help="What keeps neighbouring operators from scaling at the same time: none, 2-fgme, ra1 or ra2.",
+        ),
     ] = LockKind.NONE,
     period: Annotated[str, typer.Option(help="Between two decisions of an instance.")] = "10 s",
     batch_interval: Annotated[str, typer.Option(help="How often an instance takes a batch.")] = "2 s",
@@ -77,6 +81,8 @@ def run(
     Each decides for itself whether to duplicate or to leave, and settles it with its neighbours. Ctrl-C stops all
     of them; started again in the same folder, they go on where they were. Killing this command stops nothing. What
     stands after `--` is for the file, as with `elastream run`.
+
+    Example: `elastream decentralized run examples/taxi_zones.py --locks ra1`
     """
     from elastream.decentralized.spark.launch import feeding, run_folder, start, stop
     from elastream.decentralized.spark.settings import RunSettings
@@ -119,7 +125,10 @@ def run(
 def status(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")], as_json: JsonOption = False
 ) -> None:
-    """Show the instances of a run, under way or not, without disturbing it."""
+    """Show the instances of a run, under way or not, without disturbing it.
+
+    Example: `elastream decentralized status out/taxi_zones-decentralized`
+    """
     from elastream.decentralized.spark.folders import RunFolder
     from elastream.decentralized.spark.overview import look
     from elastream.decentralized.spark.settings import read_settings
@@ -138,7 +147,10 @@ def status(
 def stop(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")], as_json: JsonOption = False
 ) -> None:
-    """Stop every instance of a run after its batch; nothing is lost."""
+    """Stop every instance of a run after its batch; nothing is lost.
+
+    Example: `elastream decentralized stop out/taxi_zones-decentralized`
+    """
     from elastream.decentralized.spark.folders import RunFolder
     from elastream.decentralized.spark.launch import living
     from elastream.decentralized.spark.launch import stop as stop_run
@@ -262,10 +274,12 @@ def capacity(
     batch_interval: Annotated[str, typer.Option(help="As in the run that it is for.")] = "2 s",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what one instance of an operator can process: the C that scaling needs.
+    """Measure what one instance of an operator can process: what those that scale themselves must know.
 
     The input rate is raised until the output no longer follows. What is processed then is the capacity. What
     stands after `--` is for the file, as with `elastream run`.
+
+    Example: `elastream capacity examples/taxi_zones.py inZone --cores 1,2`
     """
     from elastream.decentralized.spark.capacity import CapacityOptions, measure_capacity
     from elastream.engines.spark.run import read_pipeline

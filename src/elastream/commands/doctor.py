@@ -43,6 +43,8 @@ def doctor(
 
     Java, Python, memory, ports, disk, jars, and with --master and --kafka-servers a cluster and a broker. Nothing
     is changed. Exits with 1 if something is failing; with warnings alone, with 0.
+
+    Example: `elastream doctor --try-spark`
     """
     check_master(master)
     with waiting(err, "looking", quiet=as_json or not err.is_terminal) as waited:

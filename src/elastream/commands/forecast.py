@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from elastream.arrivals.load import read_trace
 from elastream.commands import console
 from elastream.commands.as_json import print_json
+from elastream.commands.recordings import rates_in
 from elastream.commands.shared import JsonOption, out
 from elastream.durations import seconds
 from elastream.durations import text as duration_text
@@ -20,7 +20,6 @@ from elastream.forecast.calendar import Calendar
 from elastream.forecast.calendar_format import read_calendar
 from elastream.forecast.forecaster import Forecaster
 from elastream.forecast.hindsight import Hindsight, in_hindsight
-from elastream.measurement.recording import read_recording
 from elastream.texts import rate_text
 
 _HORIZONS = ("1 min", "5 min", "15 min", "30 min", "60 min")
@@ -28,19 +27,28 @@ _HORIZONS = ("1 min", "5 min", "15 min", "30 min", "60 min")
 
 def forecast(
     recording: Annotated[
-        Path, typer.Argument(help="A recording (JSON lines), or a trace (.csv with time_s and records_per_s).")
+        Path,
+        typer.Argument(
+            metavar="RECORDING",
+            help="A recording (JSON lines), the folder of a run, or a trace (.csv with time_s and records_per_s).",
+        ),
     ],
     horizon: Annotated[
         list[str] | None,
         typer.Option(metavar="DURATION", help=f"How far ahead; repeatable. [default: {', '.join(_HORIZONS)}]"),
     ] = None,
     quantile: Annotated[
-        float, typer.Option(min=0.5, max=0.999, help="The rate is not above 'at most' with this probability.")
+        float,
+        typer.Option(
+            min=0.5, max=0.999, metavar="SHARE", help="The rate is not above 'at most' with this probability."
+        ),
     ] = 0.9,
     calendar: Annotated[
         Path | None, typer.Option(help="Known events in YAML, which raise or lower what is expected.")
     ] = None,
-    ignore_cut_off: Annotated[bool, typer.Option(help="Leave out a last line that was cut off.")] = False,
+    ignore_cut_off: Annotated[
+        bool, typer.Option("--ignore-cut-off", help="Leave out a last line that was cut off.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """What rate is coming to each source, and how good such forecasts were over the recording.
@@ -50,12 +58,14 @@ def forecast(
     *Trusted* says how much of the expected change is believed: as much as it gained over the last value lately.
     Where nothing was gained that is 0 %, and what is expected is the last value. Seasons (a day, a week, others)
     are found once they were seen almost one and a half times.
+
+    Example: `elastream forecast out/visits --horizon '10 min'`
     """
     horizons_s = [_duration(text) for text in horizon or _HORIZONS]
     known = Calendar() if calendar is None else read_calendar(calendar)
     answers = [
         _answer(source, rates, horizons_s, quantile, known)
-        for source, rates in _rates(recording, ignore_cut_off=ignore_cut_off).items()
+        for source, rates in rates_in(recording, ignore_cut_off=ignore_cut_off).items()
     ]
     if as_json:
         print_json({"quantile": quantile, "sources": answers})
@@ -72,19 +82,6 @@ def _duration(text: str) -> float:
     if found_s <= 0:
         raise InvalidInput(f"--horizon: more than 0 was expected, found {text}")
     return found_s
-
-
-def _rates(path: Path, *, ignore_cut_off: bool) -> dict[str, list[tuple[float, float]]]:
-    """Times and rates of each source."""
-    if path.suffix == ".csv":
-        trace = read_trace(path)
-        return {path.stem: list(zip(trace.times_s, trace.records_per_s, strict=True))}
-    snapshots = read_recording(path, ignore_cut_off=ignore_cut_off).snapshots
-    found: dict[str, list[tuple[float, float]]] = {}
-    for snapshot in snapshots:
-        for source, rate in snapshot.source_rates.items():
-            found.setdefault(source, []).append((snapshot.at_s, rate))
-    return found
 
 
 def _answer(

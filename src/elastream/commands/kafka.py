@@ -29,6 +29,8 @@ def fetch(as_json: JsonOption = False) -> None:
     """Bring the jars of a broker and of Spark's connector from Maven Central into the cache, about 50 MB.
 
     Each is checked against its SHA-256. ELASTREAM_MAVEN_REPOSITORY names a mirror.
+
+    Example: `elastream kafka fetch`
     """
     from elastream.engines.spark.kafka.jars import kafka_jars
 
@@ -45,7 +47,10 @@ def start(
     folder: Annotated[Path, typer.Option(help="Where it keeps its records.")] = Path("out") / "kafka",
     as_json: JsonOption = False,
 ) -> None:
-    """Run a broker (one node, KRaft mode) until Ctrl-C; started again in the same folder it has its records."""
+    """Run a broker (one node, KRaft mode) until Ctrl-C; started again in the same folder it has its records.
+
+    Example: `elastream kafka start --port 9093`
+    """
     from elastream.engines.spark.kafka.broker import Broker
 
     _fetch(quiet=as_json)
@@ -56,6 +61,7 @@ def start(
             print(json.dumps({"servers": broker.servers, "folder": str(folder)}), flush=True)
         else:
             out.print(f"Kafka runs at {broker.servers} until Ctrl-C; its records are in {folder}", soft_wrap=True)
+            out.print("no password: every user of this machine can read, add and delete records", soft_wrap=True)
             out.print(
                 f"elastream run PIPELINE.py --channels kafka --kafka-servers {broker.servers}", soft_wrap=True
             )

@@ -11,7 +11,8 @@ from rich.text import Text
 from elastream.commands.live import LiveRun
 from elastream.manager.events import Event, Judged
 from elastream.measurement import Snapshot
-from elastream.policies.rules.metrics import METRICS
+from elastream.policies.proposal import ReasonKind
+from elastream.policies.rules.metrics import unit_of
 from elastream.texts import number_text
 
 _PLAIN_EVERY_S = 60.0  # where lines are not overwritten, but pile up
@@ -27,6 +28,10 @@ class LiveMaster(LiveRun):
     def event(self, event: Event) -> None:
         if not isinstance(event, Judged):  # by the rates at the sources, which agents do not know
             super().event(event)
+
+    def _decides(self, text: str, why: Mapping[tuple[str, ReasonKind], str]) -> None:
+        """Without what nobody brings: the master says that to the log, which is shown here."""
+        super()._decides(text, {key: told for key, told in why.items() if key != ("", ReasonKind.NO_DATA)})
 
     def snapshot(self, snapshot: Snapshot) -> None:
         since_s = None if self._shown_at_s is None else snapshot.at_s - self._shown_at_s
@@ -63,4 +68,4 @@ def _means(snapshot: Snapshot, operator: str) -> Mapping[str, str]:
     """Of each metric the mean of the operator's instances, with its unit."""
     found = snapshot.measurements.get(operator)
     means = {} if found is None else found.totals.metrics or {}
-    return {name: f"{number_text(mean)} {METRICS[name].unit}".rstrip() for name, mean in means.items()}
+    return {name: f"{number_text(mean)} {unit_of(name)}".rstrip() for name, mean in means.items()}

@@ -40,9 +40,21 @@ def show_log(verbose: int = 0) -> None:
     _handler.show = _print
     _handler.setLevel(level)
     logging.getLogger("elastream").setLevel(level)
+    # an error of the bridge to Java is raised as well, and told in a sentence
+    logging.getLogger("py4j").setLevel(logging.NOTSET if verbose else logging.CRITICAL)
     root = logging.getLogger()  # warnings of others are shown, too
     if _handler not in root.handlers:
         root.addHandler(_handler)
+
+
+def show_only_ours() -> None:
+    """Before a program of someone else's runs in this process, to which the root logger belongs."""
+    logging.getLogger().removeHandler(_handler)
+    logger = logging.getLogger("elastream")
+    _handler.setLevel(min(logging.INFO, _handler.level))
+    logger.setLevel(_handler.level)
+    logger.addHandler(_handler)
+    logger.propagate = False
 
 
 @contextmanager

@@ -7,6 +7,7 @@ agents to read, one file for each instance.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,17 +16,21 @@ from typing import Any, cast
 
 from elastream.agents.adaptor import Adaptor, EngineAdaptor
 from elastream.agents.engine_metrics import write_metrics
+from elastream.agents.run_adaptor import RunAdaptor
 from elastream.engines.simulated.engine import SimulatedEngine
 from elastream.engines.simulated.scenario import read_scenario
 from elastream.errors import InvalidInput
 from elastream.manager.engine import ENGINE_CALLS
 from elastream.policies.rules.metrics import METRICS
+from elastream.web.address import TOKEN_VARIABLE
 
 _CALLS = ("operators", "current_size", "original_size", "set_size")
 
 
 def named_engine(name: str, folder: Path) -> Adaptor:
-    """Something with the four calls of an adaptor or those of an engine, or a function that gives it."""
+    """Something with the four calls of an adaptor or those of an engine, or a function that gives it; or a run."""
+    if name.startswith(("http://", "https://")):
+        return RunAdaptor(name, os.environ.get(TOKEN_VARIABLE, ""))
     if Path(name).suffix in (".yaml", ".yml"):
         return SimulatedInRealTime(SimulatedEngine(read_scenario(Path(name)).model), folder / "engine-metrics")
     found = _imported(name)
@@ -43,7 +48,8 @@ def named_engine(name: str, folder: Path) -> Adaptor:
 def _imported(name: str) -> Any:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise InvalidInput(f"--engine takes MODULE:OBJECT or the .yaml of a scenario, found {name!r}")
+        takes = "MODULE:OBJECT, http://HOST:PORT of a run or the .yaml of a scenario"
+        raise InvalidInput(f"--engine takes {takes}, found {name!r}")
     if "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does: what lies in this folder can be named
     try:

@@ -31,6 +31,8 @@ def new(
     """Write a small pipeline with a load of its own, which runs at once and whose comments explain it.
 
     Two files: the pipeline, and what makes the records of its load. Nothing that is there is overwritten.
+
+    Example: `elastream new visits`
     """
     where = Path(name) if folder is None else folder
     files = files_of(name, where)

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 _MARK = "--"
+_TOO_MUCH = ("No such option", "Got unexpected extra argument")
 _KEY = "elastream.arguments_of_the_file"
 
 
@@ -20,7 +21,13 @@ class TakesArguments(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index(_MARK) if _MARK in args else len(args)
         ctx.meta[_KEY] = tuple(args[end + 1 :])
-        return super().parse_args(ctx, args[:end])
+        try:
+            return super().parse_args(ctx, args[:end])
+        except Exception as error:  # which class it has depends on typer's version
+            told = getattr(error, "message", "")
+            if end == len(args) and told.startswith(_TOO_MUCH):
+                error.message = f"{told}; what is for the pipeline file stands after {_MARK}"  # type: ignore[attr-defined]
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [*super().collect_usage_pieces(ctx), f"[{_MARK} ARGUMENTS...]"]

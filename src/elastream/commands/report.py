@@ -27,14 +27,14 @@ def report(
     folder: OutOption = Path("out"),
     against: Annotated[
         str,
-        typer.Option(help="Policies to simulate on the same load, with commas between them; `none` for none."),
-    ] = ",".join(AGAINST),
+        typer.Option(metavar="NAMES", help="Policies to simulate on the same load, with commas; `none` for none."),
+    ] = ", ".join(AGAINST),
     settings: SetOption = None,
     rules: Annotated[
         Path | None, typer.Option("--rules", help="The rules of the run, if it followed some.")
     ] = None,
     cost_per_instance_hour: Annotated[
-        float | None, typer.Option(min=0, help="What an instance costs in an hour.")
+        float | None, typer.Option(min=0, metavar="COST", help="What an instance costs in an hour.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,6 +43,8 @@ def report(
     What happened, each decision and its effect, the elasticity measures, the cost, and what other policies would
     have done on the same load, simulated on a model that is learned from the recording. A run that goes on may be
     reported as well: it is what was there by then. --set tells how the run was set, where its recording does not.
+
+    Example: `elastream report out/visits --against ds2,threshold`
     """
     require("report")
     path = recording_at(recording)

@@ -48,6 +48,8 @@ def check(
     """Print each rule back as an English sentence; warn of those that contradict or can never fire.
 
     Exits with 2 if the file is not a set of rules, and says in which lines.
+
+    Example: `elastream rules check rules.yaml --scenario scenario.yaml`
     """
     document = read_document(file)
     dataflow = None if scenario is None else read_scenario(scenario).model.dataflow
@@ -67,20 +69,29 @@ def show(
     file: RulesFile,
     form: Annotated[Form, typer.Option("--as", help="In which of the two forms.")] = Form.YAML,
 ) -> None:
-    """Print the rules of a file in YAML or in Python, whichever they were written in."""
+    """Print the rules of a file in YAML or in Python, whichever they were written in.
+
+    Example: `elastream rules show examples/rules.yaml --as python`
+    """
     rules = read_rules(file)
     print(rules_to_yaml(rules) if form is Form.YAML else rules_to_python(rules), end="")
 
 
 @rules_app.command()
 def schema() -> None:
-    """Print the JSON Schema of rules in YAML, for editors and other tools."""
+    """Print the JSON Schema of rules in YAML, for editors and other tools.
+
+    Example: `elastream rules schema > rules.schema.json`
+    """
     print_json(json_schema())
 
 
 @rules_app.command()
 def metrics(as_json: JsonOption = False) -> None:
-    """List what rules may look at, with its unit."""
+    """List what rules may look at, with its unit.
+
+    Example: `elastream rules metrics`
+    """
     if as_json:
         print_json([{"name": m.name, "unit": m.unit, "meaning": m.meaning} for m in METRICS.values()])
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -18,12 +18,13 @@ from elastream.commands.as_json import accounts_json, print_json
 from elastream.commands.live import LiveRun
 from elastream.commands.logs import log_shown_by
 from elastream.commands.pipeline_file import arguments_of_file
+from elastream.commands.recordings import rates_in
 from elastream.commands.run_summary import RunSummary
 from elastream.commands.serve import PageOptions, Shown, can_serve, serving
 from elastream.commands.settings import PolicyOptions, pairs_of, settings_for
 from elastream.commands.shared import JsonOption, err, out
 from elastream.commands.signature import flags_given, from_options
-from elastream.dataflow import render
+from elastream.dataflow import Dataflow, render
 from elastream.engines.registry import ENGINES, engine_kind, read_job
 from elastream.engines.spark.kind import Spark
 from elastream.errors import ElastreamError, InvalidInput
@@ -47,10 +48,18 @@ class RunOptions:
 
     engine: str = option(_SPARK, "what runs it: spark, simulated (a scenario), or an engine of another package")
     duration_s: float | None = option(None, "how long, e.g. '3 min'; until Ctrl-C where not given", unit="s")
-    interval: str | None = option(None, "short for --set interval=...")
-    dry_run: bool = option(False, "everything but the act")
-    folder: Path | None = option(None, "where channels, checkpoints and the recording are kept")
+    interval: str | None = option(
+        None, "how often it measures and decides, e.g. '10 s'; short for --set interval=..., which is 30 s"
+    )
+    dry_run: bool = option(False, "measure and say what it would do, but change nothing")
+    folder: Path | None = option(
+        None,
+        "where channels, checkpoints and the recording are kept; out/ and the pipeline's name where not given",
+    )
     fresh: bool = option(False, "begin anew: delete what an earlier run left there")
+    learn_from: Path | None = option(
+        None, "for policies that look ahead: a recording of the same sources, or a trace called as the source is"
+    )
     serve: bool = option(True, "show it in the browser while it runs")
 
     def with_short_forms(self, settings: Mapping[str, str]) -> dict[str, str]:
@@ -65,8 +74,8 @@ def run(
     file: Annotated[
         Path, typer.Argument(help="For Spark a Python file with a Pipeline, such as examples/wordcount.py.")
     ],
-    policy: PolicyOptions,
     options: RunOptions,
+    policy: PolicyOptions,
     spark: Spark,
     page: PageOptions,
     as_json: JsonOption = False,
@@ -80,10 +89,13 @@ def run(
     What stands after `--` is for the pipeline file, which finds it in `sys.argv`: `elastream run job.py -- --most
     3`. Settings of Spark go into `--conf`, connectors from Maven into `--packages`; what is always the same stands
     better in the file: `Pipeline("job", conf={...}, packages=[...])`.
+
+    Example: `elastream run job.py --latency '10 s' --duration '1 h'`
     """
     spark = replace(spark, arguments=arguments_of_file(ctx))
     kind, settings = _kind(options.engine, spark, pairs_of(policy.settings))
     job = read_job(options.engine, kind, file)
+    recorded = {} if options.learn_from is None else _recorded(options.learn_from, job.graph())
     latency_s = job.latency_s if isinstance(job, KeepsLatency) else None
     chosen = policy.chosen(dataflow=job.graph(), given=options.with_short_forms(settings))
     chosen = replace(chosen, policy=keeping(chosen.policy, latency_s))
@@ -99,10 +111,11 @@ def run(
         folder=folder,
         header=chosen.header(job.name, options.engine),
         duration_s=options.duration_s,
+        recorded=recorded,
     )
     shown = Shown(pipeline=job.name, kind="run", engine=options.engine, chosen=chosen, dataflow=job.graph())
     summary = RunSummary()
-    live = LiveRun(err if as_json else out, job.name, latency_s=latency_s)
+    live = LiveRun(err if as_json else console.new_console(enduring=True), job.name)
     with _watched(managed, shown, summary, page if options.serve and can_serve() else None, live) as watched:
         try:
             unsettled = watched.run()
@@ -111,6 +124,16 @@ def run(
     nodes = spark.nodes if kind is spark else None
     _summarize(f"{job.name} on {_title(options.engine)}", job.name, summary, folder, nodes, as_json=as_json)
     _conclude(summary.accounts, unsettled, err if as_json else out)
+
+
+def _recorded(path: Path, graph: Dataflow) -> dict[str, list[tuple[float, float]]]:
+    """The rates of the sources that there are; of none of them is a mistake."""
+    rates = rates_in(path)
+    found = {name: rates[name] for name in graph.sources if name in rates}
+    if not found:
+        wanted, others = ", ".join(graph.sources), ", ".join(rates) or "none"
+        raise InvalidInput(f"--learn-from {path}: rates of {wanted} were expected, found those of {others}")
+    return found
 
 
 def _kind(engine: str, spark: Spark, settings: Mapping[str, str]) -> tuple[EngineKind, Mapping[str, str]]:
@@ -159,7 +182,7 @@ def _summarize(
 
         delays = delays_text(nodes)
     recording = folder / RECORDING
-    plot = None if run.last is None else plots.plot_run(run.history, folder / "run.png", title=title)
+    plot = None if run.last is None else _plotted(run, folder / "run.png", title)
     if as_json:
         files = {"recording": str(recording), "plot": plot and str(plot)}
         print_json({"pipeline": name, **_told(run, delays), **files})
@@ -168,6 +191,17 @@ def _summarize(
     if delays is not None:
         out.print(delays, soft_wrap=True)
     out.print(f"recording: {recording}, {plots.told(plot)}")
+
+
+def _plotted(run: RunSummary, path: Path, title: str) -> Path | None:
+    """A disk that is full in the end takes the plot, and not the summary."""
+    try:
+        return plots.plot_run(run.history, path, title=title)
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink()
+        err.print(f"{path}: cannot be written: {error.strerror or error}", soft_wrap=True, highlight=False)
+        return None
 
 
 def _told(run: RunSummary, delays: str | None) -> dict[str, Any]:
@@ -204,6 +238,8 @@ def show(
 
     Mistakes that can be seen without Spark are told: in names, in the graph, in what functions take and return.
     What stands after `--` is for the file, as with `elastream run`.
+
+    Example: `elastream show job.py`
     """
     from elastream.engines.spark.run import read_pipeline
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, ClassVar
 
-from elastream.commands.shared import PolicyOption, RulesOption, SetOption
+from elastream.commands.shared import CalendarOption, PolicyOption, RulesOption, SetOption
 from elastream.dataflow import Dataflow
 from elastream.durations import seconds
 from elastream.engines.simulated.scenario import Scenario
 from elastream.errors import InvalidInput, nearest
 from elastream.manager.knobs import Knobs
 from elastream.manager.run import header_of
-from elastream.measurement.recording import RunHeader
+from elastream.measurement.recording import Recording, RunHeader
 from elastream.options import build, describe
 from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import Policy, create, info
+from elastream.policies.whole_jobs import ONLY_WHOLE_JOBS
 
 DEFAULT_POLICY, RULES = "ds2", "rules"
 
@@ -30,6 +32,7 @@ class PolicyOptions:
 
     policy: PolicyOption = DEFAULT_POLICY
     rules: RulesOption = None
+    calendar: CalendarOption = None
     settings: SetOption = None
 
     def chosen(
@@ -37,13 +40,24 @@ class PolicyOptions:
         scenario: Scenario | None = None,
         *,
         dataflow: Dataflow | None = None,
-        given: Mapping[str, str] | None = None,
+        given: Mapping[str, Any] | None = None,
     ) -> ChosenPolicy:
         """What --rules is short for put in place; `given` are the settings, where they are not those of --set."""
-        written = pairs_of(self.settings) if given is None else given
+        written = dict(pairs_of(self.settings) if given is None else given)
+        if self.calendar is not None:
+            written["calendar"] = str(self.calendar)
         name, settings = with_rules(self.policy, self.rules, written)
+        if info(name).whole_jobs:
+            raise InvalidInput(f"--policy {name}: {ONLY_WHOLE_JOBS}")
         policy, knobs = policy_and_knobs(name, settings, scenario, dataflow=dataflow)
         return ChosenPolicy(name=name, policy=policy, knobs=knobs)
+
+    def chosen_for(self, recording: Recording) -> ChosenPolicy:
+        """As the run was set, where --set says nothing else."""
+        name, _ = with_rules(self.policy, self.rules, {})
+        known = {*_names(info(name).options_class), *_names(Knobs)}
+        given = _layered(known, _as_recorded(recording, name), pairs_of(self.settings))
+        return self.chosen(dataflow=recording.snapshots[-1].dataflow, given=given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +77,18 @@ def duration(option: str, written: str) -> float:
         raise InvalidInput(f"{option}: {error}") from None
 
 
-def with_rules(policy: str, rules: Path | None, settings: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+def _as_recorded(recording: Recording, policy: str) -> dict[str, Any]:
+    """The interval of the run, and if this was its policy, all else that was set; another one keeps its own."""
+    header = recording.headers[-1] if recording.headers else RunHeader()
+    measured_s = median(snapshot.window_s for snapshot in recording.snapshots) or Knobs.interval_s
+    said = {"interval_s": header.knobs.get("interval_s", measured_s)}
+    if header.policy == policy:
+        said |= {**header.knobs, **header.options}
+    # which files are to be read is for the user to say, not for a recording
+    return {name: value for name, value in said.items() if name not in ("file", "calendar", "dry_run")}
+
+
+def with_rules(policy: str, rules: Path | None, settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """What --rules is short for: the name of the policy and its settings."""
     if rules is None:
         return policy, dict(settings)
@@ -74,7 +99,7 @@ def with_rules(policy: str, rules: Path | None, settings: Mapping[str, str]) -> 
 
 def policy_and_knobs(
     policy: str,
-    settings: Mapping[str, str],
+    settings: Mapping[str, Any],
     scenario: Scenario | None = None,
     *,
     dataflow: Dataflow | None = None,
@@ -152,7 +177,7 @@ def rates_of(pairs: Iterable[str] | None) -> dict[str, float]:
         try:
             found[source] = float(value)
         except ValueError:
-            raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}") from None
+            raise InvalidInput(f"--rate takes SOURCE=N, found {pair!r}") from None
         if not source:
-            raise InvalidInput(f"--rate takes SOURCE=RECORDS_PER_S, found {pair!r}")
+            raise InvalidInput(f"--rate takes SOURCE=N, found {pair!r}")
     return found

@@ -22,7 +22,7 @@ from elastream.commands.waiting import waiting
 from elastream.errors import ElastreamError
 
 out = console.new_console()
-err = console.new_console(stderr=True)
+err = console.new_console(stderr=True, enduring=True)
 
 PolicyOption = Annotated[
     str, typer.Option("--policy", "-p", help="Which policy; `elastream policies` lists them.")
@@ -35,6 +35,9 @@ SetOption = Annotated[
 ]
 RulesOption = Annotated[
     Path | None, typer.Option("--rules", help="Scale as the rules in this file say: short for --policy rules.")
+]
+CalendarOption = Annotated[
+    Path | None, typer.Option("--calendar", help="What is known ahead, in YAML: short for --set calendar=FILE.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Where plots and reports are written.")]

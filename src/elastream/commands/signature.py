@@ -41,7 +41,7 @@ def from_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Taken:
+class _Argument:
     """A parameter of the function: the parameters of the command that it is made of, and how."""
 
     name: str
@@ -49,14 +49,14 @@ class _Taken:
     value: Callable[[Mapping[str, Any]], Any]
 
 
-def _taken(parameter: inspect.Parameter, hint: Any) -> _Taken:
+def _taken(parameter: inspect.Parameter, hint: Any) -> _Argument:
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _of_class(parameter.name, hint)
     plain = parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY)
-    return _Taken(name=parameter.name, parameters=(plain,), value=lambda given: given[parameter.name])
+    return _Argument(name=parameter.name, parameters=(plain,), value=lambda given: given[parameter.name])
 
 
-def _of_class(name: str, options_class: type[Any]) -> _Taken:
+def _of_class(name: str, options_class: type[Any]) -> _Argument:
     by_typer = tuple(_by_typer(options_class))
     by_option = {_parameter_name(option): option for option in declared(options_class)}
 
@@ -67,7 +67,7 @@ def _of_class(name: str, options_class: type[Any]) -> _Taken:
         made = build(options_class, written)
         return dataclasses.replace(made, **{parameter.name: given[parameter.name] for parameter in by_typer})
 
-    return _Taken(name=name, parameters=(*by_typer, *map(_by_option, by_option.values())), value=value)
+    return _Argument(name=name, parameters=(*by_typer, *map(_by_option, by_option.values())), value=value)
 
 
 def _by_typer(options_class: type[Any]) -> Iterator[inspect.Parameter]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,17 +15,43 @@ from elastream.commands.serve import PageOptions, Shown, serving, show_until_int
 from elastream.commands.settings import PolicyOptions, pairs_of, policy_and_knobs
 from elastream.commands.shared import JsonOption, OutOption, SetOption, out, progress, writing_to
 from elastream.commands.signature import from_options
-from elastream.engines.simulated.pace import Pace
+from elastream.engines.simulated.pace import PlaySpeed
 from elastream.engines.simulated.scenario import Scenario, read_scenario
 from elastream.engines.simulated.simulation import Simulation, Watched, simulate, simulate_ideal
 from elastream.errors import InvalidInput
-from elastream.manager.events import event_to_json
+from elastream.manager.events import Event, event_to_json
 from elastream.manager.knobs import Knobs
-from elastream.measurement.recording import RecordingWriter, RunHeader, snapshot_line
+from elastream.measurement import Snapshot
+from elastream.measurement.recording import RecordingWriter
+from elastream.measurement.steady_recording import SteadyRecording
 from elastream.options import build
-from elastream.policies.catalog import Policy, create
+from elastream.policies.catalog import Policy, create, info
+from elastream.policies.whole_jobs import ONLY_WHOLE_JOBS
+
+if TYPE_CHECKING:
+    from elastream.web.feed import Feed
 
 _IDEAL = "ideal"  # no policy: it knows what no policy can know
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """Who is told of a simulation while it runs."""
+
+    feed: Feed | None = None
+    recording: RecordingWriter | SteadyRecording | None = None
+
+    def snapshot(self, snapshot: Snapshot) -> None:
+        if self.recording is not None:
+            self.recording.snapshot(snapshot)
+        if self.feed is not None:
+            self.feed.snapshot(snapshot)
+
+    def event(self, event: Event) -> None:
+        if self.recording is not None:
+            self.recording.write(event_to_json(event))
+        if self.feed is not None:
+            self.feed.event(event)
 
 
 @from_options
@@ -37,7 +63,10 @@ def simulate_command(
     record: Annotated[Path | None, typer.Option(help="Also write a recording (JSON lines) there.")] = None,
     serve: Annotated[bool, typer.Option("--serve", help="Show it in the browser, as --speed says.")] = False,
     speed: Annotated[
-        float, typer.Option(min=0.001, max=1e6, help="With --serve: simulated seconds in each real one.")
+        float,
+        typer.Option(
+            min=0.001, max=1e6, metavar="TIMES", help="With --serve: simulated seconds in each real one."
+        ),
     ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -45,10 +74,12 @@ def simulate_command(
 
     No Spark, no waiting: an hour of a pipeline takes well under a second. See examples/wordcount.yaml. With
     --serve it runs at a pace that people can watch, does what they ask for, and is shown until Ctrl-C.
+
+    Example: `elastream simulate examples/wordcount.yaml --policy threshold`
     """
     found = _scenario(scenario)
     chosen = policy.chosen(found)
-    pace = Pace(speed)
+    pace = PlaySpeed(speed)
     shown = Shown(
         pipeline=found.name,
         kind="simulation",
@@ -56,17 +87,18 @@ def simulate_command(
         chosen=chosen,
         dataflow=found.model.dataflow,
     )
-    with serving(shown, page.address(), pace.wake) if serve else nullcontext() as served:
-        watched = None
-        if served is not None:
-            feed, inbox = served
-            watched = Watched(pace=pace, inbox=inbox, on_snapshot=feed.snapshot, on_event=feed.event)
+    with (
+        serving(shown, page.address(), pace.wake) if serve else nullcontext() as served,
+        nullcontext() if record is None else _recording(record, shown_meanwhile=serve) as recording,
+    ):
+        if recording is not None:
+            recording.begin(chosen.header(found.name, "simulated"))
+        told = _Told(feed=None if served is None else served[0], recording=recording)
+        watched = None if served is None else Watched(pace=pace, inbox=served[1])
         file, title = folder / f"{scenario.stem}-{chosen.name}.png", f"{found.name} with {chosen.name} (simulated)"
         with writing_to(folder):
-            run = _run(found, chosen.name, chosen.policy, chosen.knobs, quiet=as_json, watched=watched)
+            run = _run(found, chosen.name, chosen.policy, chosen.knobs, told, quiet=as_json, watched=watched)
             plot = plots.plot_simulations({chosen.name: run}, file, title=title)
-        if record is not None:
-            _record(run, record, chosen.header(found.name, "simulated"))
         if as_json:
             print_json(
                 {"scenario": found.name, "policy": chosen.name, **run_json(run), "plot": plot and str(plot)}
@@ -75,7 +107,7 @@ def simulate_command(
             console.print_simulation(out, found.name, chosen.name, run)
             out.print(plots.told(plot) + (f", recording: {record}" if record else ""), soft_wrap=True)
         if served is not None:
-            feed.end()
+            served[0].end()
             show_until_interrupted()
 
 
@@ -83,7 +115,7 @@ def compare(
     scenario: Annotated[Path, typer.Argument(help="A scenario in YAML.")],
     policies: Annotated[
         str, typer.Option(help="Names with commas between them; `ideal` is what nobody can do better than.")
-    ] = "ds2,dhalion,threshold,lag",
+    ] = "ds2,flink,dhalion,threshold,lag",
     rules: Annotated[Path | None, typer.Option("--rules", help="Rules to compare with them.")] = None,
     settings: SetOption = None,
     folder: OutOption = Path("out"),
@@ -92,6 +124,8 @@ def compare(
     """Run a scenario with several policies and show them side by side.
 
     Each policy runs with the knobs of its authors unless the scenario or --set says otherwise.
+
+    Example: `elastream compare examples/wordcount.yaml --policies ds2,threshold`
     """
     found = _scenario(scenario)
     names = [name.strip() for name in policies.split(",") if name.strip()]
@@ -101,21 +135,25 @@ def compare(
     if not names:
         raise InvalidInput("--policies: name at least one policy")
     # all of them before the first run: a mistake in the last one is better found now
-    known = [name for name in names if name != _IDEAL]
+    known = [name for name in names if name != _IDEAL and not info(name).whole_jobs]
+    left_out = {name: ONLY_WHOLE_JOBS for name in names if name not in (_IDEAL, *known)}
+    names = [name for name in names if name not in left_out]
     chosen = {name: policy_and_knobs(name, given, found, beside=known) for name in known}
     file = folder / f"{scenario.stem}-compare.png"
     with writing_to(folder):
         runs = {
-            name: _run(found, name, *chosen[name], quiet=as_json) if name in chosen else _ideal(found)
+            name: _run(found, name, *chosen[name], _Told(), quiet=as_json) if name in chosen else _ideal(found)
             for name in dict.fromkeys(names)
         }
         plot = plots.plot_simulations(runs, file, title=f"{found.name} (simulated)")
     if as_json:
         results = {name: run_json(run) for name, run in runs.items()}
-        print_json({"scenario": found.name, "policies": results, "plot": plot and str(plot)})
+        print_json({"scenario": found.name, "policies": results, "left_out": left_out, "plot": plot and str(plot)})
         return
     out.rule(f"{found.name} (simulated)")
     console.print_elasticity(out, {name: run.elasticity for name, run in runs.items()})
+    for name, why in left_out.items():
+        out.print(f"{name} is left out: it is {why}", soft_wrap=True)
     out.print(plots.told(plot), soft_wrap=True)
 
 
@@ -136,30 +174,32 @@ def _run(
     name: str,
     policy: Policy,
     knobs: Knobs,
+    told: _Told,
     *,
     quiet: bool,
     watched: Watched | None = None,
 ) -> Simulation:
     with progress(f"{scenario.name}, {name}", quiet=quiet) as tell:
+
+        def measured(snapshot: Snapshot) -> None:
+            told.snapshot(snapshot)
+            tell("", snapshot.at_s / scenario.duration_s)
+
         return simulate(
             scenario.model,
             policy,
             knobs,
             duration_s=scenario.duration_s,
-            on_progress=lambda at_s: tell("", at_s / scenario.duration_s),
+            on_snapshot=measured,
+            on_event=told.event,
             watched=watched,
         )
 
 
+def _recording(path: Path, *, shown_meanwhile: bool) -> RecordingWriter | SteadyRecording:
+    """Written as it goes. One that fails ends what takes seconds, and not what people look at and act upon."""
+    return SteadyRecording(path, anew=True) if shown_meanwhile else RecordingWriter(path, anew=True)
+
+
 def _ideal(scenario: Scenario) -> Simulation:
     return simulate_ideal(scenario.model, duration_s=scenario.duration_s)
-
-
-def _record(run: Simulation, path: Path, header: RunHeader) -> None:
-    """Snapshots and events in the order in which they happened; an event follows the window it is about."""
-    lines: list[tuple[float, Mapping[str, Any]]] = [(s.at_s, snapshot_line(s)) for s in run.snapshots]
-    lines += [(event.at_s, event_to_json(event)) for event in run.events]
-    with RecordingWriter(path, anew=True) as recording:
-        recording.begin(header)
-        for _, line in sorted(lines, key=lambda timed: timed[0]):
-            recording.write(line)
