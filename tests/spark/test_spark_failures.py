@@ -70,6 +70,34 @@ def test_an_operator_that_failed_is_started_again_and_loses_nothing(spark: Spark
         assert running.runs()["all"] == runs["all"], "the others went on"
 
 
+def test_one_that_was_killed_while_it_wrote_down_its_first_batch_begins_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark leaves `offsets/.0.UUID.tmp`, and what it noted of the state when it planned, and refuses to start."""
+    pipeline = Pipeline("p")
+    pipeline.feed("numbers", schema="id bigint")
+
+    @pipeline.operator(reads="numbers", output_mode="update", state_partitions=2)
+    def counted(numbers: DataFrame) -> DataFrame:
+        return numbers.groupBy("id").count()
+
+    pipeline.keep("all", reads="counted", folder=kept(tmp_path, "all"))
+    running = Running(spark, pipeline, tmp_path)
+    left = [
+        running.workspace.checkpoint(name) / path
+        for name in ("counted", "all")
+        for path in ("offsets/.0.a7e1.tmp", "offsets/..0.a7e1.tmp.crc", "state/0/_metadata/metadata")
+    ]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("v1")
+    with running:
+        running.put("numbers", numbers(20))
+        running.drain()
+        assert sorted(running.kept("all")) == [(number, 1) for number in range(20)]
+    assert not any(path.read_text() == "v1" for path in left if path.exists())
+
+
 def test_one_that_fails_again_and_again_ends_the_run_with_its_name(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

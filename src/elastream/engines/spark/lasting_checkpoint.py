@@ -8,7 +8,8 @@
                    comes to the disk in any order, so that the end of a move counts only once all of it is there
 
 So after a power loss at most the newest offsets or commit is torn, and nothing has come of what it stands for:
-`mend` takes it away, and Spark runs the batch.
+`mend` takes it away, and Spark runs the batch. Killed while it writes down its very first batch, Spark leaves a
+file with another name (`.0.UUID.tmp`), and refuses to begin beside it: that is taken away, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +78,7 @@ def abandon_move(checkpoint: Path) -> None:
 
 
 def mend(checkpoint: Path) -> list[str]:
-    """Before a query is started: take away what a power loss has torn. What it was, for the log."""
+    """Before a query is started: take away what a kill or a power loss has torn. What it was, for the log."""
     mended = _end_torn_move(checkpoint)
     for log in (*_sources(checkpoint), *(checkpoint / name for name in _LOGS)):
         path = _newest_file(log)
@@ -91,7 +93,18 @@ def mend(checkpoint: Path) -> list[str]:
     if begun is not None and not (checkpoint / "commits" / begun.name).exists() and not _sources_know(begun):
         remove_lasting(_with_checksum(begun))
         mended.append(f"offsets/{begun.name}")
-    return mended
+    return mended + _take_away_first_attempt(checkpoint)
+
+
+def _take_away_first_attempt(checkpoint: Path) -> list[str]:
+    """Of a checkpoint in which no batch was begun: Spark starts only where there is nothing."""
+    if any(_newest_file(checkpoint / log) is not None for log in _LOGS):
+        return []
+    left = [path for name in (*_LOGS, "state") for path in (checkpoint / name).rglob("*") if path.is_file()]
+    remove_lasting(left)
+    for name in (*_LOGS, "state"):  # even an empty folder of a state partition counts as one
+        shutil.rmtree(checkpoint / name, ignore_errors=True)
+    return [str(path.relative_to(checkpoint)) for path in left]
 
 
 def _sources_know(offsets: Path) -> bool:

@@ -156,7 +156,7 @@ class StepQuery:
         self._beginning.set()
         self.starts += 1
         if mended := mend(self._workspace.checkpoint(self.step.name)):
-            _log.warning("%s: torn by a power loss, and run again: %s", self.step.name, ", ".join(mended))
+            _log.warning("%s: torn by a kill or power loss, and run again: %s", self.step.name, ", ".join(mended))
         try:
             if self.step.state_partitions is not None:
                 self._settle_state()
