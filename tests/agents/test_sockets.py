@@ -219,6 +219,7 @@ def test_an_agent_comes_back_to_a_master_that_was_started_again_and_brings_what_
     assert told.count(f"{endpoint}: connected") == 2
 
 
+@pytest.mark.slow
 def test_an_agent_of_many_operators_recovers_from_an_outage_and_nothing_is_lost() -> None:
     """Of 16 operators with 12 metrics: 64 samples of them are more than a frame may have."""
     metrics = tuple(METRICS)[:12]

@@ -48,6 +48,7 @@ def test_the_policy_is_listed_with_where_it_comes_from(site: Path, tmp_path: Pat
     assert listed["ds2"]["origin"] == ""
 
 
+@pytest.mark.slow
 def test_the_engine_runs_with_the_policy(site: Path, tmp_path: Path) -> None:
     """60 pieces of work a second at 0.05 s each keep 3 threads busy, so 4 leave a quarter of their time free."""
     settings = ["interval=0.5", "warm_up_intervals=0", "scale_down_delay=1 min", "most=6"]

@@ -127,6 +127,7 @@ def test_what_was_never_seen_before_ends_trust_until_it_is_no_longer_new() -> No
     assert shares == [1.0, 0.0, 0.0, 1.0]
 
 
+@pytest.mark.slow
 def test_trust_is_lost_when_the_season_is_and_regained() -> None:
     """A launch: from one day on another shape, three times as high."""
     before, after = wave(5 * DAY), 3 * np.roll(wave(5 * DAY, seed=1) ** 1.2 / 4, DAY // 3)
@@ -195,6 +196,7 @@ def test_a_clock_that_is_set_back_by_days_does_not_stop_the_fits(four_days: Fore
     assert back.scores[3].share == 1.0
 
 
+@pytest.mark.slow
 def test_the_interval_may_vary() -> None:
     random = np.random.default_rng(0)
     times_s = np.cumsum(random.uniform(40, 90, 700))
@@ -293,6 +295,7 @@ def test_what_is_no_forecaster_is_refused(data: object) -> None:
         forecaster_from_dict(data, "store.db")
 
 
+@pytest.mark.slow
 def test_a_day_of_minutes_takes_under_ten_milliseconds_an_update() -> None:
     forecaster = told(wave(1440, period=480), step_s=MINUTE_S)
     took_s = []

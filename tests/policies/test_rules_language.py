@@ -212,6 +212,7 @@ whole.and_when("latency", of="sum")                # ! arg-type: no way to combi
 """
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_mistakes(tmp_path: Path) -> None:
     file = tmp_path / "misuses.py"
     file.write_text(MISUSES)

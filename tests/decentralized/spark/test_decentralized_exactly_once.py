@@ -278,6 +278,7 @@ class World:
         return changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("locks", "seed"),
     [*((LockKind.NONE, seed) for seed in range(6)), *((kind, seed) for kind in LOCKS for seed in range(2))],

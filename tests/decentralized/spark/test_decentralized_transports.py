@@ -295,6 +295,7 @@ def test_the_topics_of_who_has_ended_and_of_a_run_that_is_deleted_are_gone(broke
     assert delete_topics(RunFolder(tmp_path / "nothing")) == []
 
 
+@pytest.mark.slow
 def test_a_broker_that_never_answers_holds_nobody_up(tmp_path: Path) -> None:
     with living_sites(tmp_path, over_kafka(f"127.0.0.1:{free_port('127.0.0.1')}")) as sites:
         sites["b/0"].protocol.duplicate(1)
