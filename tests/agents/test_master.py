@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastream.agents.master import CLOCK_TOLERANCE_S, HELLO_WITHIN_S, MOST_GRACE_S, Master
+from elastream.agents.gathering import MOST_GRACE_S
+from elastream.agents.master import CLOCK_TOLERANCE_S, HELLO_WITHIN_S, Master
 from elastream.agents.messages import (
     VERSION,
     Acknowledged,
@@ -284,9 +285,9 @@ def test_changed_rules_change_the_subscription_of_those_that_they_concern() -> N
     world.joins(2, Claim("sink"))
     world.effects.clear()
     only_hot = RuleSet((RULES.rules[1],))
-    world.do(world.master.subscribe(Subscription(rules=only_hot)))
+    world.do(world.master.subscribe(Subscription(rules=only_hot), None))
     assert (world.sent(1), world.sent(2)) == ([Subscribed(names=("cpu_utilization",), wanted=((0,),))], [])
-    world.do(world.master.subscribe(Subscription(views=frozenset({"memory_utilization"}))))
+    world.do(world.master.subscribe(Subscription(views=frozenset({"memory_utilization"})), None))
     expected = [Subscribed(names=("memory_utilization",), wanted=((0,),))]
     assert (world.sent(1), world.sent(2)) == (expected, expected)
 
@@ -296,7 +297,7 @@ def test_a_reading_that_was_on_its_way_when_the_rules_changed_is_cut_to_the_new_
     world.joins(1)
     world.now_s = 1.0
     world.reads(1, 1, 7.0)
-    world.do(world.master.subscribe(Subscription(rules=RuleSet((RULES.rules[1],)))))
+    world.do(world.master.subscribe(Subscription(rules=RuleSet((RULES.rules[1],))), None))
     found = world.round()
     assert found is not None
     assert [dict(reading.values) for reading in found.readings] == [{}]

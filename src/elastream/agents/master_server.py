@@ -82,11 +82,7 @@ class MasterServer:
         self._soon(lambda: self._carry_out(self.master.evaluated(found, time.monotonic())))
 
     def subscribe(self, subscription: Subscription, operators: frozenset[str] | None) -> None:
-        def change() -> None:
-            self.master.operators = operators
-            self._carry_out(self.master.subscribe(subscription))
-
-        self._soon(change)
+        self._soon(lambda: self._carry_out(self.master.subscribe(subscription, operators)))
 
     def news(self) -> list[Tell]:
         """What there is to tell since the last call."""

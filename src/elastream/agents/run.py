@@ -22,7 +22,7 @@ from elastream.agents.master import Master
 from elastream.agents.master_server import Endpoint, MasterServer
 from elastream.agents.monitored import MonitoredEngine
 from elastream.agents.prometheus_queries import PrometheusQueries
-from elastream.agents.rounds import Round
+from elastream.agents.rounds import Counts, Round
 from elastream.agents.sqlite_lease import SqliteLease
 from elastream.agents.subscription import Subscription
 from elastream.errors import ElastreamError
@@ -124,17 +124,17 @@ class MasterRun:
                     return
                 leases.stand_back()
                 _log.warning("leads no longer (term %d): %s", lease.term, held.why_not)
-                counts = self.server.master.counts
-                self.server = self._new_server()
-                self.server.master.counts = counts  # of all terms together
+                self.server = self._new_server(self.server.master.counts)
 
-    def _new_server(self) -> MasterServer:
+    def _new_server(self, counts: Counts | None = None) -> MasterServer:
+        """Counts are those of all terms together."""
         master = Master(
             interval_s=self._knobs.interval_s,
             now_s=time.monotonic(),
             token=self._options.token,
             subscription=self._subscription,
             operators=self._operators(),
+            counts=counts,
         )
         return MasterServer(master, self._options.endpoint)
 
