@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -16,6 +18,8 @@ from elastream.testing import alike, chain, snapshot_of
 from elastream.web.address import Address
 from elastream.web.feed import Feed
 from elastream.web.guard import MOST_BODY, own_hosts, refusal
+from elastream.web.problems import ProblemError
+from elastream.web.rules_file import RulesFile
 from elastream.web.server import Server
 
 RECORDING = ConfigurationView(pipeline="p", shown="recording", policy=None, options=(), knobs=(), acts=False)
@@ -328,6 +332,34 @@ class TestRules:
             put(5, "Ada")
             assert [who for who, _ in versions()][-2:] == ["the file", "Ada"]
             assert run.client.get("api/v1/rules/versions").status_code == 401
+
+    def test_of_edits_at_the_same_time_one_is_in_force_and_the_others_are_told(self, file: Path) -> None:
+        at_once = 8
+        rules, together = RulesFile(path=file, dataflow=None), threading.Barrier(at_once)
+        edited = rules.read().version
+
+        def edit(most: int) -> int:
+            together.wait()
+            try:
+                rules.write(_rules(most), edited, f"page {most}")
+            except ProblemError as refused:
+                assert "changed meanwhile" in str(refused)
+                return 0
+            return most
+
+        with ThreadPoolExecutor(at_once) as pages:
+            (won,) = [most for most in pages.map(edit, range(10, 10 + at_once)) if most]
+        assert file.read_text() == _rules(won)
+        assert [one.who for one in rules.versions()] == ["the file", f"page {won}"]
+
+    def test_what_was_edited_since_it_was_looked_at_is_not_taken_back(self, file: Path) -> None:
+        with served(rules=file) as run:
+            seen = run.client.get("api/v1/rules", headers=WITH_TOKEN).json()["version"]
+            body = {"text": _rules(8), "version": seen}
+            assert run.client.put("api/v1/rules", json=body, headers=WITH_TOKEN).status_code == 200
+            back = {"version": seen, "instead_of": seen}
+            answer = run.client.post("api/v1/rules/take-back", json=back, headers=WITH_TOKEN)
+            assert (answer.status_code, file.read_text()) == (409, _rules(8))
 
     @pytest.mark.parametrize(
         ("text", "line", "says"),

@@ -82,6 +82,7 @@ class RulesBody(Body):
 
 class TakeBackBody(Body):
     version: str | None = Field(default=None, description="to go back to; the one before the present where null")
+    instead_of: str | None = Field(default=None, description="that the caller saw in force; another is refused")
     who: str = Field(default="the page", max_length=_MOST_NAME, description="noted with this version")
 
 
@@ -178,7 +179,8 @@ def action_routes(feed: Feed) -> APIRouter:
         summary="Put an earlier version in place again, which is a version of its own",
     )
     def take_back(who: Allowed, body: TakeBackBody) -> RulesView:
-        return _edited(who, _rules(who).text_of(body.version), None, body.who)
+        in_force = body.instead_of or _rules(who).read().version
+        return _edited(who, _rules(who).text_of(body.version), in_force, body.who)
 
     return router
 

@@ -5,10 +5,13 @@ Only rules in YAML can be edited from outside: those in Python are a program, wh
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -91,12 +94,13 @@ class RulesFile:
 
     def write(self, text: str, edited: str | None, who: str) -> RulesView:
         """Whole or not at all; refused where someone else has changed them since they were read."""
-        before = self._text()
-        if edited is not None and edited != _version(before):
-            raise ProblemError(HTTPStatus.CONFLICT, "the rules were changed meanwhile: look at them again")
         try:
-            self._note(before, text, who)
-            _replace(self.path.resolve(), text)
+            with _alone_in(self.path.resolve().parent):
+                before = self._text()
+                if edited is not None and edited != _version(before):
+                    raise ProblemError(HTTPStatus.CONFLICT, "the rules were changed meanwhile: look at them again")
+                self._note(before, text, who)
+                _replace(self.path.resolve(), text)
         except OSError as error:
             detail = f"{self.path.name}: cannot be written: {error.strerror}"
             raise ProblemError(HTTPStatus.CONFLICT, detail) from None
@@ -135,6 +139,17 @@ class RulesFile:
             return read_text(self.path)
         except InvalidInput as error:
             raise ProblemError(HTTPStatus.NOT_FOUND, str(error)) from None
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Of all who write over HTTP there, also for other masters: between looking and writing nobody else writes."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def _replace(path: Path, text: str) -> None:

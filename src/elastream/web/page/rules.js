@@ -52,7 +52,7 @@ export class RulesEditor {
 
   async #takeBack(version) {
     await this.#ask(async () => {
-      this.#keep(await ask("POST", "rules/take-back", { version, ...this.#by() }));
+      this.#keep(await ask("POST", "rules/take-back", { version, instead_of: this.#loaded?.version ?? null, ...this.#by() }));
       this.say("The rules of that version are in force from now on.", "ok");
       await this.#showVersions();
     });
