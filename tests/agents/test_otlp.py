@@ -111,6 +111,22 @@ def test_what_is_pushed_no_more_is_no_reading_and_told_once(
     ]
 
 
+def test_a_clock_that_is_set_back_stops_no_series(metrics: OtlpMetrics, clock: Clock) -> None:
+    """Its points were taken for some that are sent again, for as long as the clock was set back."""
+    rates = []
+    for clock.now_s in (0.0, 10.0, 20.0, 30.0, 40.0):
+        at_s = 7_200 + int(clock.now_s) - (3_600 if clock.now_s > 10 else 0)
+        push(metrics, pushed(counter("records", 100 + 5 * int(clock.now_s), at_s=at_s)))
+        rates.append(metrics().get("map", {}).get("input_rate"))
+    assert rates == [None, 5.0, 5.0, None, 5.0]
+
+
+def test_a_series_that_ended_silences_no_other(metrics: OtlpMetrics) -> None:
+    ended = {"name": "records", "gauge": {"dataPoints": [{"timeUnixNano": "1", "flags": 1}]}}
+    assert push(metrics, pushed(ended, gauge("queue.depth", 3))) == (200, "{}")
+    assert metrics() == {"map": {"queue_length": 3.0}}
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

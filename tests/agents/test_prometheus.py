@@ -281,6 +281,21 @@ def test_what_is_no_answer_is_told_once_and_the_others_go_on(
     assert [why in message for message in caplog.messages] == [True]
 
 
+def test_what_is_no_number_for_one_operator_is_no_blind_spot_for_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """0/0 where nothing arrives, say."""
+    server = Prometheus(a=vector(({"operator": "map"}, "3"), ({"operator": "sink"}, "NaN")))
+    queries = server.queries("promql:a")
+    for value in ("NaN", "+Inf", "7"):
+        server.results["a"] = vector(({"operator": "map"}, "3"), ({"operator": "sink"}, value))
+        queries.look()
+        assert queries.values("map") == {"promql:a": 3.0}
+    assert queries.values("sink") == {"promql:a": 7.0}
+    (told,) = caplog.messages
+    assert told.startswith("the query 'a', sink: a number from 0 to 1e")
+
+
 def test_what_is_brought_for_an_operator_is_read_by_all_of_its_instances() -> None:
     own = InstanceReading(operator="map", instance=3, agent="a", taken_at_s=0.0, values={"latency": 1.0})
     found = Round(number=1, at_s=9.0, window_s=1.0, readings=(own,), received={})

@@ -338,17 +338,18 @@ class TestRules:
         rules, together = RulesFile(path=file, dataflow=None), threading.Barrier(at_once)
         edited = rules.read().version
 
-        def edit(most: int) -> int:
+        def edit(most: int) -> str:
             together.wait()
             try:
                 rules.write(_rules(most), edited, f"page {most}")
             except ProblemError as refused:
-                assert "changed meanwhile" in str(refused)
-                return 0
-            return most
+                return str(refused)
+            return ""
 
         with ThreadPoolExecutor(at_once) as pages:
-            (won,) = [most for most in pages.map(edit, range(10, 10 + at_once)) if most]
+            told = dict(zip(range(at_once), pages.map(edit, range(at_once)), strict=True))
+        (won,) = [most for most, why in told.items() if not why]
+        assert all("changed meanwhile" in why for most, why in told.items() if most != won)
         assert file.read_text() == _rules(won)
         assert [one.who for one in rules.versions()] == ["the file", f"page {won}"]
 

@@ -36,6 +36,7 @@ _LEAST_FRESH_S = 15.0
 _KEPT_S = 600.0  # of a series, to compare its next point with
 _NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_:]")
 _DELTA = (1, "AGGREGATION_TEMPORALITY_DELTA")
+_NO_VALUE = 1  # a flag of a point: its series has ended, as for the Prometheus receiver of a collector
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,6 +175,8 @@ def _points(data: Any) -> Iterator[MetricPoint]:
             for metric in scope.get("metrics", []):
                 for kind in ("gauge", "sum"):
                     for point in metric.get(kind, {}).get("dataPoints", []):
+                        if int(point.get("flags", 0)) & _NO_VALUE:
+                            continue
                         labels = of_resource | _labels(point)
                         yield _point(_NOT_OF_A_NAME.sub("_", metric["name"]), labels, metric[kind], point)
 
@@ -203,9 +206,13 @@ def _labels(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _after(before: _Pushed | None, point: MetricPoint, now_s: float) -> _Pushed:
-    """With the rate since the point before, and what came in deltas added up."""
-    if before is not None and 0 < point.at_s <= before.point.at_s:
-        return before  # sent again
+    """With the rate since the point before, and what came in deltas added up.
+
+    Earlier ones are sent again, unless the last one is not true any more: then the sender's clock was set back.
+    """
+    earlier = before is not None and 0 < point.at_s <= before.point.at_s
+    if before is not None and earlier and (point.at_s == before.point.at_s or now_s <= before.fresh_until_s):
+        return before
     total, per_s = point.sample.value, None
     if point.since_s is not None:
         per_s = _rate(total, point.at_s - point.since_s)

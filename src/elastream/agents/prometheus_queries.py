@@ -83,26 +83,32 @@ class PrometheusQueries:
             self._over.wait(self._interval_s)
 
     def _ask(self, metric: str) -> None:
-        """Why one has no answer is told once, and again after it had one; what was found instead may vary."""
+        """Of an answer what is a number counts; what is none for one operator is no blind spot for the others."""
         query = query_in(metric)
         assert query is not None, "others are not asked for"
         try:
-            self._answers[metric] = self._steady(), self._answer(query)
-            self._told.pop(metric, None)
+            found, wrong = self._answer(query)
+            self._answers[metric] = self._steady(), found
         except ElastreamError as error:
-            why = str(error).partition(", found ")[0]
-            if self._told.get(metric) != why:
-                _log.warning("%s", error)
-            self._told[metric] = why
+            wrong = str(error)
         finally:
             self._under_way.discard(metric)
+        self._tell(metric, wrong)
 
-    def _answer(self, query: str) -> Mapping[str, float]:
+    def _tell(self, metric: str, wrong: str) -> None:
+        """Once, and again after all was right; what was found instead may vary."""
+        why = wrong.partition(", found ")[0]
+        if wrong and self._told.get(metric) != why:
+            _log.warning("%s", wrong)
+        self._told[metric] = why
+
+    def _answer(self, query: str) -> tuple[Mapping[str, float], str]:
+        """By operator, and what is wrong with the rest."""
         url = f"{self._url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
         place = f"the query {query!r}"
         match read_json(self._fetch(url), place):
             case {"status": "success", "data": {"resultType": "scalar", "result": [_, value]}}:
-                return {ALL: _number(value, place)}
+                return {ALL: _number(value, place)}, ""
             case {"status": "success", "data": {"resultType": "vector", "result": list(found)}}:
                 return _by_operator(found, place)
             case {"status": "error", "error": why}:
@@ -111,18 +117,23 @@ class PrometheusQueries:
                 raise ElastreamError(f"{place}: a number, or one for each operator, was expected: {shown(other)}")
 
 
-def _by_operator(found: list[Any], place: str) -> Mapping[str, float]:
-    named = {}
+def _by_operator(found: list[Any], place: str) -> tuple[Mapping[str, float], str]:
+    named: dict[str, float] = {}
+    wrong = {}
     for one in found:
         match one:
             case {"metric": dict(labels), "value": [_, value]}:
-                named[str(labels.get("operator", ALL))] = _number(value, place)
+                name = str(labels.get("operator", ALL))
+                try:
+                    named[name] = _number(value, f"{place}, {name}" if name else place)
+                except ElastreamError as error:
+                    wrong[name] = str(error)
             case _:
                 raise ElastreamError(f"{place}: a series with its value was expected, found {shown(one)}")
-    if len(named) < len(found):
+    if len(named.keys() | wrong.keys()) < len(found):
         how = "aggregate them, as by sum(...) or sum by (operator) (...)"
         raise ElastreamError(f"{place}: gives {len(found)} series; {how}")
-    return named
+    return named, next(iter(wrong.values()), "")
 
 
 def _number(value: Any, place: str) -> float:
