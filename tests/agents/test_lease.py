@@ -119,17 +119,40 @@ def test_a_store_that_goes_away_ends_the_lease_and_says_so(
 
 
 def test_so_does_one_that_was_replaced_by_another_file(
-    tmp_path: Path, another: Callable[[], SqliteLease], clock: Clock
+    tmp_path: Path, another: Callable[[], SqliteLease], clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who has the old file open would lead beside whoever takes the new one."""
+    """Who has the old file open would lead beside whoever takes the new one; then it may take it, too."""
     old = another()
     lease = old.take("old", lasts_s=LONG_S)
     assert lease is not None
     (tmp_path / "master.db").rename(tmp_path / "elsewhere.db")
-    with closing(SqliteLease(tmp_path / "master.db", clock)):
-        for use in (lambda: old.renew(lease, lasts_s=LONG_S), lambda: old.take("old", lasts_s=LONG_S)):
-            with pytest.raises(LeaseError, match="the lease was replaced by another file"):
-                use()
+    with closing(SqliteLease(tmp_path / "master.db", clock)) as new:
+        with pytest.raises(LeaseError, match="the lease was replaced by another file"):
+            old.renew(lease, lasts_s=LONG_S)
+        old.stand_back()
+        assert new.take("new", lasts_s=LONG_S) == Lease(term=1, holder="new")
+        assert old.take("old", lasts_s=LONG_S) is None
+    assert old.take("old", lasts_s=LONG_S) == Lease(term=2, holder="old"), "the new one has died"
+    assert [message.partition(": ")[2] for message in caplog.messages] == [
+        "is another file than before, and so is what is remembered there"
+    ]
+
+
+def test_nobody_is_taken_for_dead_whose_lock_was_deleted(
+    tmp_path: Path, another: Callable[[], SqliteLease], clock: Clock
+) -> None:
+    """As by what tidies up old files: each of two masters then took the other for dead, again and again."""
+    leads, second = another(), another()
+    lease = leads.take("leads", lasts_s=SHORT_S)
+    assert lease is not None
+    (tmp_path / "lock").unlink()
+    assert second.take("second", lasts_s=SHORT_S) is None
+    assert leads.renew(lease, lasts_s=SHORT_S)
+    assert second.take("second", lasts_s=SHORT_S) is None
+    with closing(SqliteLease(tmp_path / "master.db", clock)) as dies:
+        leads.release(lease)
+        assert dies.take("dies", lasts_s=LONG_S) is not None
+    assert second.take("second", lasts_s=SHORT_S) is not None, "the new lock tells who died as the old one did"
 
 
 def test_of_a_store_that_is_away_it_is_not_given_back(tmp_path: Path, another: Callable[[], SqliteLease]) -> None:

@@ -118,3 +118,53 @@ def test_while_the_lease_cannot_be_reached_nobody_leads_and_that_is_said(
     assert "the lease is gone" in told[1]
     assert engine.sizes == {"map": 1}, "nobody acts, not even while the lease would still have lasted"
     assert not asked.done() or asked.exception() is not None
+
+
+class Away(Sizes):
+    """An engine that does not answer for a while."""
+
+    asked = 0
+
+    def operators(self) -> list[str]:
+        self.asked += 1
+        if self.asked < 5:
+            raise ConnectionError("no route")
+        return super().operators()
+
+
+def test_a_master_that_takes_over_waits_for_an_engine_that_is_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = MasterOptions(folder=tmp_path / "state", endpoint=Endpoint(), standby=True)
+    inbox = Inbox(lambda: None)
+    run = MasterRun(Rules(rules=RULES), KNOBS, Away(), options, inbox=inbox)
+    with caplog.at_level(logging.WARNING), running(run):
+        assert inbox.ask(Pause()).result(PATIENCE_S).controls.paused is True
+    told = [message for message in caplog.messages if "cannot begin yet" in message]
+    why = "the adaptor does not say its operators: ConnectionError: no route"
+    assert told == [f"leads, but cannot begin yet: {why}"]
+
+
+def _led_no_more(caplog: pytest.LogCaptureFixture, times: int) -> None:
+    wait_until(lambda: sum("nobody can lead" in message for message in caplog.messages) == times)
+
+
+def test_a_folder_that_goes_away_and_comes_back_is_led_from_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    leads = threading.Semaphore(0)
+    options = MasterOptions(folder=tmp_path / "state", endpoint=Endpoint(), standby=True, lease_s=0.5)
+    inbox, engine = Inbox(lambda: None), Sizes()
+    run = MasterRun(Rules(rules=RULES), KNOBS, engine, options, inbox=inbox)
+    thread = threading.Thread(target=lambda: run.run(lambda _: leads.release()), daemon=True)
+    thread.start()
+    for times, size in enumerate((2, 3), start=1):
+        assert leads.acquire(timeout=PATIENCE_S)
+        assert inbox.ask(Scale(parallelism={"map": size})).result(PATIENCE_S).controls.paused is False
+        (tmp_path / "state").rename(tmp_path / "elsewhere")
+        _led_no_more(caplog, times)
+        (tmp_path / "elsewhere").rename(tmp_path / "state")
+    assert leads.acquire(timeout=PATIENCE_S)
+    run.clock.stop()
+    thread.join(PATIENCE_S)
+    assert engine.sizes == {"map": 3}

@@ -88,8 +88,11 @@ def a_round(*readings: InstanceReading, at_s: float = 0.0) -> Round:
 class Story:
     """A manager with rules over rounds: one a second, in which every instance of map has so much in its queue."""
 
-    def __init__(self, adaptor: Adaptor, rule_set: RuleSet = RULES, store: Store | None = None) -> None:
+    def __init__(
+        self, adaptor: Adaptor, rule_set: RuleSet = RULES, store: Store | None = None, later_s: float = 0.0
+    ) -> None:
         self.clock = ManualClock()
+        self.clock.steady_s += later_s
         self.adaptor = adaptor
         self.engine = MonitoredEngine(adaptor, self.clock)
         self.events: list[Event] = []
@@ -100,6 +103,7 @@ class Story:
             clock=self.clock,
             store=store,
             on_event=self.events.append,
+            boot="this one",
         )
         self.manager.state = self.engine.knowing_original_sizes(self.manager.state)
         self.manager.start()
@@ -172,6 +176,20 @@ def test_a_restart_loses_no_guard_time_and_no_reading_of_the_rules(tmp_path: Pat
         assert again.grows_at(40) == [18], "6 s were watched before, 2 s of them after the action: 18 are left"
     with Store(tmp_path / "fresh.db") as store:
         assert Story(Foreign(originals={"map": 2, "sink": 1}), store=store).grows_at(6) == [4]
+
+
+@pytest.mark.parametrize("killed_before_its_first_round", [False, True])
+def test_what_nobody_watched_is_a_hole_also_where_the_clock_was_set_back(
+    tmp_path: Path, *, killed_before_its_first_round: bool
+) -> None:
+    """Else a rule that asks for three seconds acts by two before an outage of ten minutes and one after."""
+    adaptor = Foreign(originals={"map": 2, "sink": 1})
+    with Store(tmp_path / "master.db") as store:
+        assert Story(adaptor, store=store).grows_at(2) == []
+        if killed_before_its_first_round:
+            Story(adaptor, store=store, later_s=3.0)
+        again = Story(adaptor, store=store, later_s=600.0)  # by the time of day it is as early as at the first
+        assert again.grows_at(10) == [4]
 
 
 def test_what_someone_elses_adaptor_raises_is_told_and_the_master_goes_on() -> None:

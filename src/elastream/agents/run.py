@@ -29,7 +29,7 @@ from elastream.errors import ElastreamError
 from elastream.manager.events import Event, Proposed, event_to_json
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
-from elastream.manager.loop import Manager, WallClock
+from elastream.manager.loop import Manager, WallClock, boot_of_this_machine
 from elastream.manager.store import Store
 from elastream.measurement import Snapshot
 from elastream.measurement.recording import snapshot_line
@@ -119,7 +119,12 @@ class MasterRun:
         with closing(SqliteLease(folder / STATE)) as leases:
             while (lease := self._elected(leases, until_s)) is not None:
                 with HeldLease(leases, lease, lasts_s=self._lease_s) as held:
-                    self._lead(leases, held, until_s, on_listening)
+                    try:
+                        self._lead(leases, held, until_s, on_listening)
+                    except (ElastreamError, OSError) as error:
+                        if leases.is_there():
+                            raise
+                        _log.warning("the folder went away: %s", error)
                 if self.clock.stopped.is_set() or self.clock.steady() >= until_s:
                     return
                 leases.stand_back()
@@ -174,8 +179,8 @@ class MasterRun:
             SteadyRecording(self._options.folder / "recording.jsonl") as recording,
         ):
             manager = self._manager(store, recording)
-            self._note_original_sizes(manager)
-            manager.start()
+            if not self._started(manager, held, until_s):
+                return
             self.server.start()
             on_listening(self.server.endpoint)
             try:
@@ -185,6 +190,24 @@ class MasterRun:
                 self._log_news()
                 if isinstance(manager.policy, Rules):
                     self._rules = manager.policy
+
+    def _started(self, manager: Manager, held: HeldLease, until_s: float) -> bool:
+        """One that takes over waits for an engine that does not answer; at a first start that may be a typo."""
+        told = ""
+        while not self.clock.stopped.is_set() and self.clock.steady() < until_s and held.is_held:
+            try:
+                self._note_original_sizes(manager)
+                manager.start()
+            except ElastreamError as error:
+                if not self._options.standby:
+                    raise
+                if str(error) != told:
+                    _log.warning("leads, but cannot begin yet: %s", error)
+                told = str(error)
+                self.clock.stopped.wait(min(_LOOK_EVERY_S, self._lease_s / 6))
+            else:
+                return True
+        return False
 
     def _manager(self, store: Store, recording: SteadyRecording) -> Manager:
         def on_snapshot(snapshot: Snapshot) -> None:
@@ -208,6 +231,7 @@ class MasterRun:
             on_snapshot=on_snapshot,
             on_event=on_event,
             inbox=self._inbox,
+            boot=boot_of_this_machine(),
         )
 
     def _tell_of_unbrought(self, proposal: Proposal) -> None:

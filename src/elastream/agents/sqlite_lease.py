@@ -6,12 +6,14 @@ is said plainly: SQLite's locks, and the clock since boot by which a lease ends,
 several hosts the state would have to lie in a store that they share (PostgreSQL, etcd), which is this same port.
 
 A holder that dies lets go of its lock on a file, as the kernel sees to that, and the next one need not wait for
-the end of the lease; one that hangs keeps the lock, and loses the lease when it ends.
+the end of the lease; one that hangs keeps the lock, and loses the lease when it ends. The lease says which file
+was locked: one that was deleted, and made anew by someone else, says nothing of whoever holds the old one.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 import time
@@ -20,8 +22,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from elastream.agents.lease import Lease, LeaseError
+from elastream.manager.loop import boot_of_this_machine
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_log = logging.getLogger(__name__)
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS lease (
   id INTEGER PRIMARY KEY CHECK (id = 1), term INTEGER NOT NULL, holder TEXT NOT NULL, boot TEXT NOT NULL,
@@ -29,6 +33,7 @@ CREATE TABLE IF NOT EXISTS lease (
 )
 """
 _TIMEOUT_S = 2.0
+_MOST_INTEGER = 2**63 - 1  # of SQLite
 
 
 class SqliteLease:
@@ -39,16 +44,16 @@ class SqliteLease:
         self.path, self._steady = path, steady
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path.parent / "lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise LeaseError(f"{path.parent}: cannot be written: {error.strerror}") from None
-        self.boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+        self._lock = self._opened_lock()
+        self.boot = boot_of_this_machine()
         with self._transaction() as db:
             db.execute(_SCHEMA)
         self._inode = os.stat(path).st_ino
 
     def take(self, holder: str, *, lasts_s: float) -> Lease | None:
-        self._check_is_there()
+        self._adopt()
         locked = self._try_lock()
         taken: Lease | None = None
         try:
@@ -56,7 +61,7 @@ class SqliteLease:
                 row = db.execute("SELECT term, boot, ends_s, locked FROM lease").fetchone()
                 term, boot, ends_s, was_locked = row or (0, "", 0.0, 0)
                 is_over = (row is not None or locked) and (boot != self.boot or ends_s <= self._steady())
-                is_dead = bool(was_locked) and locked
+                is_dead = bool(locked) and was_locked == locked
                 if is_over or is_dead:
                     taken = Lease(term=term + 1, holder=holder)
                     ends_s = self._steady() + lasts_s
@@ -119,6 +124,22 @@ class SqliteLease:
         except (sqlite3.Error, OSError) as error:
             raise LeaseError(f"{self.path}: the lease cannot be reached: {error}") from None
 
+    def is_there(self) -> bool:
+        try:
+            self._check_is_there()
+        except LeaseError:
+            return False
+        return True
+
+    def _adopt(self) -> None:
+        """Nothing is held, so a file in the place of the one before is as good, with the state that it has."""
+        if self.path.exists() and not self.is_there():
+            _log.warning("%s: is another file than before, and so is what is remembered there", self.path)
+            with self._transaction() as db:
+                db.execute(_SCHEMA)
+            self._inode = os.stat(self.path).st_ino
+        self._check_is_there()
+
     def _check_is_there(self) -> None:
         """A file that was deleted lives on for whoever has it open, and another one for the others."""
         try:
@@ -128,12 +149,29 @@ class SqliteLease:
         if not same:
             raise LeaseError(f"{self.path}: the lease was replaced by another file")
 
-    def _try_lock(self) -> bool:
+    def _try_lock(self) -> int:
+        """The number of the file that is locked now, or 0."""
         try:
+            newest = self._opened_lock()
+            if os.path.sameopenfile(newest, self._lock):
+                os.close(newest)
+            else:
+                os.close(self._lock)
+                self._lock = newest
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+        except (OSError, LeaseError):
+            return 0
+        return os.fstat(self._lock).st_ino & _MOST_INTEGER
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path.parent / "lock"
+
+    def _opened_lock(self) -> int:
+        try:
+            return os.open(self._lock_path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise LeaseError(f"{self.path.parent}: cannot be written: {error.strerror}") from None
 
     def _unlock(self) -> None:
         fcntl.flock(self._lock, fcntl.LOCK_UN)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from elastream.errors import ElastreamError
 from elastream.manager.decision import Decision
@@ -21,7 +22,13 @@ from elastream.measurement import Snapshot
 from elastream.policies.catalog import Policy, Renews
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _ROUNDING = 1e-9  # of an interval, that adding up intervals may miss the end by
+
+
+def boot_of_this_machine() -> str:
+    """Empty where the system does not say."""
+    return _BOOT.read_text().strip() if _BOOT.exists() else ""
 
 
 class WallClock:
@@ -71,6 +78,8 @@ class Manager:
     """Where people ask for things; the clock is to be woken by it."""
     on_wake: Callable[[], None] | None = None
     """What else to do when the clock was woken, where something other than the inbox may wake it."""
+    boot: str = ""
+    """Of the machine; the steady clock counts from there for all of its processes. Empty where it does not."""
     state: ManagerState = field(init=False)
     _watched_until_s: float = field(init=False)
     """By the steady clock: up to here time has been counted."""
@@ -84,10 +93,15 @@ class Manager:
 
     def start(self) -> None:
         """Take up where an earlier run ended; an action that it left half done is finished or undone."""
-        last_s = self.state.last_at_s
-        away_s = 0.0 if last_s is None else max(0.0, self.clock.now() - last_s)
-        self._watched_until_s = self.clock.steady()
+        away_s, self._watched_until_s = self._away_s(), self.clock.steady()
         self._apply(replace(self._found(), away_s=away_s))
+
+    def _away_s(self) -> float:
+        """How long nobody has watched: by the time of day, which may have been set, only from another boot."""
+        if self.boot and self.state.boot == self.boot and self.state.last_steady_s is not None:
+            return max(0.0, self.clock.steady() - self.state.last_steady_s)
+        last_s = self.state.last_at_s
+        return 0.0 if last_s is None else max(0.0, self.clock.now() - last_s)
 
     def run(self, *, until_s: float, stopped: Callable[[], bool] = lambda: False) -> None:
         try:
@@ -182,16 +196,20 @@ class Manager:
     def _apply(self, given: Input | None, answer: Future[Steered] | None = None) -> None:
         while given is not None:
             result = step(self.state, given, policy=self.policy, knobs=self.knobs)
+            state = self._dated(result.state)
             # an intent that a power cut loses is no intent; what one window taught may be learned again
             lasting = result.decision is not None or not isinstance(given, Measured)
-            if not self._saved(result.state, lasting=lasting) and result.decision is not None:
+            if not self._saved(state, lasting=lasting) and result.decision is not None:
                 return  # without its intent on disk an action is not begun: a crash could not mend it
-            self.state = result.state
+            self.state = state
             for event in result.events:
                 self.on_event(event)
                 if answer is not None and isinstance(event, Steered) and not answer.done():
                     answer.set_result(event)
             given = None if result.decision is None else self._act(result.decision)
+
+    def _dated(self, state: ManagerState) -> ManagerState:
+        return replace(state, boot=self.boot, last_steady_s=self._watched_until_s) if self.boot else state
 
     def _saved(self, state: ManagerState, *, lasting: bool) -> bool:
         if self.store is None:

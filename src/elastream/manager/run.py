@@ -16,7 +16,7 @@ from elastream.manager.engine import ENGINE_CALLS, Accounting, Alerting, Clock, 
 from elastream.manager.events import Accounted, Event, Trouble, event_to_json
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
-from elastream.manager.loop import Manager, WallClock
+from elastream.manager.loop import Manager, WallClock, boot_of_this_machine
 from elastream.manager.signals import stopping_on_signals
 from elastream.manager.store import Store
 from elastream.measurement import Snapshot
@@ -121,6 +121,7 @@ class Run:
             on_event=record_event,
             inbox=self.inbox,
             on_wake=record_faults if isinstance(engine, Alerting) else None,
+            boot=boot_of_this_machine() if clock is self.clock else "",
         )
         if isinstance(engine, Alerting):
             engine.wake_on_fault(self.clock.wake)

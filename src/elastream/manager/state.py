@@ -46,6 +46,9 @@ class ManagerState:
     phase: ManagerPhase = ManagerPhase.WARMING_UP
     warm_up_left: int = 0
     last_at_s: float | None = None
+    boot: str = ""
+    last_steady_s: float | None = None
+    """When it was watched last, by the steady clock of that boot of the machine, which nobody can set."""
     knowledge: Knowledge = NOTHING_KNOWN
     recent: tuple[WantedParallelism, ...] = ()
     """The last proposals, as many as are combined."""
