@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from elastream.engines.spark.channels.kinds import kind_of
 from elastream.engines.spark.kind import Spark
 from elastream.engines.spark.options import ChannelOptions, SparkOptions
 from elastream.engines.spark.pipeline import Pipeline
+from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.run import PipelineFile, SparkJob, records_at
 from elastream.manager.events import Decided, Event, Trouble
 from elastream.manager.knobs import Knobs
@@ -138,6 +141,44 @@ def managed(
     ).run()
     began_s = snapshots[0].at_s - snapshots[0].window_s if snapshots else 0.0
     return SparkRun(operator=operator, snapshots=tuple(snapshots), events=tuple(events), began_s=began_s)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    instance: int
+    began_s: float
+    cpu_s: float
+
+
+def tasks_of(operator: str, api: RestApi) -> list[list[Task]]:
+    """Of each stage of it that has ended and is still known."""
+    stages = api.get("/stages?status=complete")
+    own = [stage for stage in stages if str(stage.get("description", "")).startswith(f"{operator}<")]
+    return [
+        [
+            Task(
+                instance=task["index"],
+                began_s=datetime.fromisoformat(task["launchTime"].replace("GMT", "+00:00")).timestamp(),
+                cpu_s=task["taskMetrics"]["executorCpuTime"] / 1e9,
+            )
+            for task in api.get(f"/stages/{stage['stageId']}/{stage['attemptId']}/taskList?length={_SLOTS}")
+        ]
+        for stage in own
+    ]
+
+
+def cpu_by_instance(
+    stages: Sequence[Sequence[Task]], size: int, began_s: float
+) -> dict[int, list[tuple[float, float]]]:
+    """Of the stages with as many tasks as there are instances, which begin with each batch."""
+    batches = sorted((tasks for tasks in stages if len(tasks) == size), key=lambda tasks: tasks[0].began_s)
+    found: dict[int, list[tuple[float, float]]] = {}
+    for tasks, after in pairwise(batches):
+        lasts_s = after[0].began_s - tasks[0].began_s
+        for task in tasks if tasks[0].began_s >= began_s and lasts_s > 0 else ():
+            share = round(100 * task.cpu_s / lasts_s, 2)
+            found.setdefault(task.instance, []).append((round(task.began_s - began_s, 1), share))
+    return found
 
 
 @contextmanager

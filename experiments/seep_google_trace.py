@@ -8,17 +8,26 @@ its whole first part, with all machines, on a machine with more cores.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from elastream.commands import plots
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.policies.rules import RuleSet, minutes, percent, rule, rules, seconds
 from elastream.showing import colours
-from examples.paper_workloads.google_query import CLUSTER, MACHINES, MOST_INSTANCES, RESULTS, google_query
+from examples.paper_workloads.google_query import (
+    CLUSTER,
+    MACHINES,
+    MOST_INSTANCES,
+    RESULTS,
+    SOURCE,
+    google_query,
+)
 from examples.paper_workloads.google_statistics import INTERVAL_S, NOW
 from examples.paper_workloads.google_trace import EXTRACT, replay_of
 from experiments.frame import Check, Progress, Report, experiment
@@ -97,10 +106,23 @@ def run(progress: Progress) -> Report:
         differs=_DIFFERS,
         data={
             **found.as_json("cpu_utilization", "heap_utilization", "backlog", "latency_s"),
+            "events_per_s": [[round(at_s, 1), round(rate, 1)] for at_s, rate in events_per_s(found)],
             "cluster": results[results["statistic"] != NOW].drop(columns="machine").to_dict("records"),
         },
         plot=partial(_plot, found, expected),
     )
+
+
+def events_per_s(run: SparkRun) -> list[tuple[float, float]]:
+    """That were replayed, in each window."""
+    its = replace(run, operator=SOURCE)
+    came, lasted = dict(its.series("records_out")), dict(its.series("window_s"))
+    return [(at_s, came[at_s] / lasted[at_s]) for at_s in came]
+
+
+def averaged(series: Sequence[tuple[float, float]], over_s: float) -> list[tuple[float, float]]:
+    """Each with the mean of those up to so long before it."""
+    return [(at_s, float(np.mean([v for t, v in series if at_s - over_s < t <= at_s]))) for at_s, _ in series]
 
 
 def _checks(run: SparkRun, results: pd.DataFrame, expected: pd.DataFrame) -> Iterator[Check]:
@@ -142,7 +164,26 @@ def _checks(run: SparkRun, results: pd.DataFrame, expected: pd.DataFrame) -> Ite
 
 
 def _plot(run: SparkRun, expected: pd.DataFrame, file: Path) -> None:
-    figure, axes = new_panels(1, 3, title="A Google cluster's events under the rules of 5.9, on Spark", width=5.0)
+    figure, axes = new_panels(2, 3, title="A Google cluster's events under the rules of 5.9, on Spark", width=5.0)
+    rates, minute = axes[1][0], averaged(events_per_s(run), 60.0)
+    for points, colour, label in (
+        (events_per_s(run), colours.COLOURS[0], "of a window (5.29)"),
+        (minute, colours.COLOURS[1], "averaged over a minute (5.30)"),
+    ):
+        if points:
+            rates.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=label)
+            rates.legend(fontsize="small")
+    rates.set_xlabel("seconds")
+    rates.set_ylabel("task events a second, accelerated")
+    total = expected[expected["statistic"] == "total"]
+    for axis, what, title in (
+        (axes[1][1], "tasks", "tasks that run (5.32, its beginning)"),
+        (axes[1][2], "cpu", "CPU asked for, of machines"),
+    ):
+        axis.plot(total["at_s"] / 60, total[what], color=colours.COLOURS[0], marker="o")
+        axis.set_xlabel("minutes of the trace")
+        axis.set_ylabel(title)
+        axis.set_ylim(bottom=0)
     cpu = axes[0][0]
     used = [(at_s, 100 * mean) for at_s, mean in run.series("cpu_utilization")]
     cpu.plot(*zip(*used, strict=True), color=colours.COLOURS[0], linewidth=1.2)

@@ -25,6 +25,7 @@ from elastream.commands import plots
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.engines.spark.channels.segments import StreamPosition
 from elastream.engines.spark.engine import SparkEngine
+from elastream.engines.spark.rest import RestApi
 from elastream.engines.spark.session import start_session
 from elastream.errors import ElastreamError
 from elastream.manager.events import Decided, Event
@@ -38,7 +39,7 @@ from elastream.policies.rules import RuleSet, percent, rule, rules, seconds
 from elastream.showing import colours
 from examples.paper_workloads.google_query import CLUSTER, MACHINES, google_query
 from experiments.frame import Check, Progress, Report, experiment
-from experiments.on_spark import folder_for_a_run
+from experiments.on_spark import cpu_by_instance, folder_for_a_run, tasks_of
 from experiments.panels import new_panels
 
 SIZES = (1, 2, 4, 8, 16)
@@ -67,6 +68,8 @@ _DIFFERS = (
     "the thesis gives every instance a machine of its own.",
     "Throughput is that of the batches of the operator for the cluster, each over the time since the one before; "
     "the thesis samples at its sink.",
+    "Figure 5.27 has the processes of an operator. Here all are tasks of one process, and what is drawn is the "
+    "time that a core computed for each task, from its batch to the next: next to none where work is emulated.",
 )
 
 
@@ -77,6 +80,7 @@ _DRAWN = {
     "heap_utilization": "heap of the process, %",
     "overdue": "records waiting for longer than a batch",
 }
+_SHARES = (50, 75, 90, 95)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +96,8 @@ class Timed:
     path: str
     """What the rule did."""
     series: Series = field(default_factory=dict)
+    cpu_by_instance: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    """Of the operator for machines: seconds, and what a core computed for it until its next batch, in percent."""
     computes: bool = False
 
     @property
@@ -169,7 +175,10 @@ def measure(size: int, *, computes: bool = False) -> Timed:
         try:
             engine.start()
             path = _scale(engine, told, size)
-            return replace(_time(engine, told, size, path), computes=computes)
+            began_s = time.time()
+            timed = _time(engine, told, size, path)
+            tasks = tasks_of(MACHINES, RestApi(spark.sparkContext.uiWebUrl, spark.sparkContext.applicationId))
+            return replace(timed, computes=computes, cpu_by_instance=cpu_by_instance(tasks, size, began_s))
         finally:
             engine.stop()
             spark.stop()
@@ -276,7 +285,7 @@ def _checks(found: Mapping[int, Timed]) -> Iterator[Check]:
         )
         yield Check(
             what=f"n = {size}: throughput, median, 75th, 90th and 95th percentile",
-            ours=", ".join(f"{timed.percentile_per_s(share):.0f}" for share in (50, 75, 90, 95)) + " events/s",
+            ours=", ".join(f"{timed.percentile_per_s(share):.0f}" for share in _SHARES) + " events/s",
             paper=f"{THESIS_MEDIANS_PER_S[size]:,} events/s (median)",
         )
     yield from _bounds(found)
@@ -328,8 +337,8 @@ def _as_json(timed: Timed) -> dict[str, Any]:
 
 
 def _plot(found: Mapping[int, Timed], file: Path) -> None:
-    title = "A Google cluster, scaled statically (5.3.4; figures 5.19 to 5.21, 5.23, 5.24, 5.28)"
-    figure, axes = new_panels(2, 3, title=title, width=4.4)
+    title = "A Google cluster, scaled statically (5.3.4; figures 5.19 to 5.21, 5.23 to 5.25, 5.27, 5.28)"
+    figure, axes = new_panels(2, 4, title=title, width=4.4)
     ours = [found[size].per_s / found[SIZES[0]].per_s for size in SIZES]
     thesis = [THESIS_MINUTES[SIZES[0]] / THESIS_MINUTES[size] for size in SIZES]
     for axis, divide, title in zip(axes[0][:2], (False, True), ("speed-up", "efficiency"), strict=True):
@@ -344,8 +353,21 @@ def _plot(found: Mapping[int, Timed], file: Path) -> None:
         axis.set_xlabel("instances")
         axis.set_ylim(bottom=0)
         axis.legend(fontsize="small")
+    throughput, by_instance = axes[0][2], axes[0][3]
+    for share, colour in zip(_SHARES, colours.COLOURS, strict=False):
+        values = [found[size].percentile_per_s(share) for size in SIZES]
+        throughput.plot(SIZES, values, marker="o", color=colour, label=f"{share} %")
+    throughput.set_title("events/s, percentiles of batches (5.25)", fontsize="medium")
+    for number, points in sorted(found[8].cpu_by_instance.items()):
+        by_instance.plot(*zip(*points, strict=True), linewidth=0.8, label=str(number))
+    by_instance.set_title("n = 8: CPU of each instance, % of a core (5.27)", fontsize="medium")
+    for axis, label in ((throughput, "instances"), (by_instance, "seconds")):
+        axis.set_xlabel(label)
+        axis.set_ylim(bottom=0)
+        if axis.lines:
+            axis.legend(fontsize="small", ncols=2)
     panels = [(1, "cpu_utilization"), (1, "heap_utilization"), (1, "overdue"), (8, "cpu_utilization")]
-    for axis, (size, what) in zip((axes[0][2], *axes[1]), panels, strict=True):
+    for axis, (size, what) in zip(axes[1], panels, strict=True):
         for (name, points), colour in zip(found[size].series.get(what, {}).items(), colours.COLOURS, strict=False):
             axis.plot(*zip(*points, strict=True), color=colour, linewidth=1.2, label=name)
         axis.set_title(f"n = {size}: {_DRAWN[what]}", fontsize="medium")

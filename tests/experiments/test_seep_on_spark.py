@@ -19,7 +19,7 @@ from elastream.policies.rules.files import read_rules
 from examples.paper_workloads.google_query import CLUSTER
 from examples.paper_workloads.google_trace import EXTRACT
 from experiments import frame, seep_google_trace, seep_spark, seep_static
-from experiments.on_spark import SparkRun
+from experiments.on_spark import SparkRun, Task, cpu_by_instance
 from experiments.seep_cases import FIRST, OPERATOR, PERIOD_S, SECOND, TROUGH_S, followed
 from experiments.seep_spark import Found
 from experiments.seep_static import SIZES, THESIS_MEDIANS_PER_S, Timed
@@ -163,6 +163,7 @@ def like_the_thesis() -> dict[int, Timed]:
     found = {size: timed(size, THESIS_MEDIANS_PER_S[size] / 1000) for size in SIZES}
     drawn = {what: {"machines": [(0.0, 1.0), (4.0, 2.0)]} for what in seep_static._DRAWN}
     found[1] = replace(found[1], series=drawn)
+    found[8] = replace(found[8], cpu_by_instance={0: [(0.0, 40.0), (4.0, 50.0)]})
     return {**found, 16: replace(found[16], machines_busy=0.3, cluster_busy=0.95)}
 
 
@@ -178,6 +179,22 @@ def test_the_static_test_knows_the_shape_of_the_thesis_and_others() -> None:
 def test_the_rules_of_the_example_are_those_of_the_experiment() -> None:
     example = Path(__file__).parents[2] / "examples" / "google_trace_rules.yaml"
     assert read_rules(example) == seep_google_trace.scaling_rules()
+
+
+def test_what_a_core_computed_for_an_instance_counts_up_to_its_next_batch() -> None:
+    batches = [
+        [Task(instance=number, began_s=at_s, cpu_s=(number + 1) / 10) for number in range(2)]
+        for at_s in (4.0, 14.0, 10.0)
+    ]
+    alone = [Task(instance=0, began_s=11.0, cpu_s=9.0)]  # of a stage that is no batch of both
+    assert cpu_by_instance([*batches, alone], 2, 5.0) == {0: [(5.0, 2.5)], 1: [(5.0, 5.0)]}
+    assert cpu_by_instance([], 2, 5.0) == {}
+
+
+def test_a_rate_is_averaged_over_the_minute_before() -> None:
+    series = [(0.0, 3.0), (30.0, 5.0), (60.0, 7.0), (200.0, 9.0)]
+    averages = [(0.0, 3.0), (30.0, 4.0), (60.0, 6.0), (200.0, 9.0)]
+    assert seep_google_trace.averaged(series, 60.0) == averages
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
