@@ -81,7 +81,7 @@ def task_events_per_minute(trace: Path) -> np.ndarray:
 def averaged_over_a_day(per_minute: np.ndarray) -> np.ndarray:
     """Of the 24 hours up to each minute, from the end of the first day on."""
     sums = np.cumsum(np.insert(per_minute.astype(float), 0, 0.0))
-    return (sums[_DAY_MIN:] - sums[:-_DAY_MIN]) / _DAY_MIN
+    return np.asarray((sums[_DAY_MIN:] - sums[:-_DAY_MIN]) / _DAY_MIN)
 
 
 def _checks(jobs: np.ndarray, tasks: np.ndarray, running: np.ndarray, *, whole: bool) -> Iterator[Check]:

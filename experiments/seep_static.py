@@ -177,7 +177,8 @@ def measure(size: int, *, computes: bool = False) -> Timed:
             path = _scale(engine, told, size)
             began_s = time.time()
             timed = _time(engine, told, size, path)
-            tasks = tasks_of(MACHINES, RestApi(spark.sparkContext.uiWebUrl, spark.sparkContext.applicationId))
+            context = spark.sparkContext
+            tasks = tasks_of(MACHINES, RestApi(context.uiWebUrl or "", context.applicationId))
             return replace(timed, computes=computes, cpu_by_instance=cpu_by_instance(tasks, size, began_s))
         finally:
             engine.stop()

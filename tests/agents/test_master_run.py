@@ -12,10 +12,11 @@ import pytest
 
 from elastream.agents.master_server import Endpoint
 from elastream.agents.run import MasterOptions, MasterRun, Watcher
+from elastream.errors import ElastreamError
 from elastream.manager.events import Event, Proposed
 from elastream.manager.inbox import Inbox
 from elastream.manager.knobs import Knobs
-from elastream.manager.requests import Pause, Scale
+from elastream.manager.requests import Pause, Request, Scale
 from elastream.options import build
 from elastream.policies.by_rules import Rules
 from elastream.policies.catalog import info
@@ -118,6 +119,31 @@ def test_while_the_lease_cannot_be_reached_nobody_leads_and_that_is_said(
     assert "the lease is gone" in told[1]
     assert engine.sizes == {"map": 1}, "nobody acts, not even while the lease would still have lasted"
     assert not asked.done() or asked.exception() is not None
+
+
+def test_what_is_asked_of_a_master_that_stands_by_is_refused_and_not_done_later(tmp_path: Path) -> None:
+    """It waited, and was done when that master led, however much later that was."""
+    options = MasterOptions(folder=tmp_path / "state", endpoint=Endpoint(), standby=True)
+    engine, inbox, leads = Sizes(), Inbox(lambda: None), threading.Event()
+    first = MasterRun(Rules(rules=RULES), KNOBS, engine, options)
+    second = MasterRun(Rules(rules=RULES), KNOBS, engine, options, inbox=inbox)
+    thread = threading.Thread(target=lambda: first.run(lambda _: leads.set()), daemon=True)
+    thread.start()
+    assert leads.wait(PATIENCE_S)
+    with running(second):
+        with pytest.raises(ElastreamError, match="leads, this one stands by"):
+            inbox.ask(Scale(parallelism={"map": 4})).result(PATIENCE_S)
+        first.clock.stop()
+        thread.join(PATIENCE_S)
+        wait_until(lambda: _is_done(inbox, Pause()))
+    assert engine.sizes == {"map": 1}
+
+
+def _is_done(inbox: Inbox, request: Request) -> bool:
+    try:
+        return inbox.ask(request).result(PATIENCE_S) is not None
+    except ElastreamError:  # it does not lead yet
+        return False
 
 
 class Away(Sizes):

@@ -18,6 +18,7 @@ from elastream.agents.os_metrics import MachineMetrics, ProcessMetrics, read_os
 from elastream.agents.reader import Reader
 from elastream.errors import ElastreamError, InvalidInput
 from elastream.policies.rules.metrics import METRICS, Unit
+from tests.patience import PATIENCE_S, wait_until
 
 OF_SYSTEM = frozenset({"cpu_utilization", "memory_utilization", "disk_utilization", "open_files"})
 
@@ -184,6 +185,23 @@ def test_what_several_say_is_taken_together_and_the_later_one_knows_better(tmp_p
     )
     wanted = frozenset({"latency", "queue_length"})
     assert reader((wanted, wanted)) == [{"latency": 2.0, "queue_length": 1.0}, {}]
+
+
+def test_one_that_hangs_holds_up_no_other_and_is_not_asked_again_meanwhile(tmp_path: Path) -> None:
+    over, asked = threading.Event(), []
+
+    def hangs() -> Mapping[str, Mapping[str, float]]:
+        asked.append(1)
+        over.wait(PATIENCE_S)
+        return {"map": {"latency": 2.0}}
+
+    reader = a_reader(tmp_path, hangs, lambda: {"map": {"queue_length": 1.0}})
+    wanted = (frozenset({"latency", "queue_length"}), frozenset[str]())
+    first = [reader(wanted, 0.05)[0] for _ in range(3)]
+    assert [sorted(found) for found in first] == [["queue_length"]] * 3
+    assert len(asked) == 1
+    over.set()
+    wait_until(lambda: reader(wanted, 0.05)[0] == {"latency": 2.0, "queue_length": 1.0})
 
 
 def test_without_an_engine_the_systems_metrics_are_offered(tmp_path: Path) -> None:

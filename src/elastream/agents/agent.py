@@ -42,6 +42,8 @@ MOST_KEPT = 600
 """Readings, which is ten minutes at one a second."""
 MOST_KEPT_BYTES = 2**21
 """Of readings, as they would be sent."""
+MOST_EARLY = 0.5
+"""Of an interval, by which reading what takes its time begins before the round is due."""
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 _LONGEST_WAIT = 2.0  # intervals: a master that is back is found within some rounds
@@ -186,7 +188,7 @@ class Agent:
         """
         if self._paused or self._due_s is None:
             return None
-        return self._due_s - min(takes_s, self._interval_s / 2)
+        return self._due_s - min(takes_s, MOST_EARLY * self._interval_s)
 
     def read(self, values: Sequence[Mapping[str, float]], now_s: float) -> None:
         """What was read now, for each claim; what nobody asked for is left out."""

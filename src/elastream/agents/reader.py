@@ -1,9 +1,14 @@
-"""All that one agent can read: the operating system's metrics for each of its operators, and the engine's."""
+"""All that one agent can read: the operating system's metrics for each of its operators, and the engine's.
+
+Each source is asked in a thread of its own. One that takes too long is waited for no longer, and what it says then
+is of the next reading: so one that hangs holds up no other, and is not asked again meanwhile.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from elastream.agents.engine_metrics import EngineMetrics
@@ -21,28 +26,44 @@ class Reader:
     engine: tuple[EngineMetrics, ...] = ()
     """What is said first gives way to what is said later."""
     _last_errors: dict[int, str] = field(default_factory=dict, init=False)
+    _under_way: dict[int, Future[Mapping[str, Mapping[str, float]]]] = field(default_factory=dict, init=False)
+    _threads: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._threads = ThreadPoolExecutor(max(1, len(self.engine)), thread_name_prefix="reading")
 
     @property
     def offers(self) -> tuple[str, ...]:
         """Of an engine nobody knows before what it will say, so it may be anything."""
         return tuple(METRICS) if self.engine else tuple(self.os_metrics.readers())
 
-    def __call__(self, wanted: Sequence[frozenset[str]]) -> Sequence[Mapping[str, float]]:
-        """Of each operator what is wanted of it. What the engine says of something goes before all else."""
+    def __call__(
+        self, wanted: Sequence[frozenset[str]], patience_s: float | None = None
+    ) -> Sequence[Mapping[str, float]]:
+        """Of each operator what is wanted of it. What the engine says of something goes before all else.
+
+        It takes as long as its slowest source, but no longer than is said.
+        """
         asked = frozenset().union(*wanted)
         if not asked:
             return [{} for _ in wanted]
+        for place in range(len(self.engine)):
+            if place not in self._under_way:
+                self._under_way[place] = self._threads.submit(self.engine[place])
         by_system = read_os(self.os_metrics.readers(), asked)
-        by_engine = [self._by_engine(place, part) for place, part in enumerate(self.engine)]
+        wait(self._under_way.values(), patience_s)
+        by_engine = [self._by_engine(place) for place in range(len(self.engine))]
         return [
             {name: value for name, value in _together(by_system, by_engine, operator).items() if name in names}
             for operator, names in zip(self.operators, wanted, strict=True)
         ]
 
-    def _by_engine(self, place: int, part: EngineMetrics) -> Mapping[str, Mapping[str, float]]:
+    def _by_engine(self, place: int) -> Mapping[str, Mapping[str, float]]:
         """No data is better than an agent that ends: the engine may come up later, or be restarted."""
+        if not self._under_way[place].done():
+            return {}
         try:
-            found = part()
+            found = self._under_way.pop(place).result()
         except ElastreamError as error:
             if str(error) != self._last_errors.get(place):  # the same again and again is logged once
                 _log.warning("%s", error)

@@ -159,6 +159,8 @@ class MasterRun:
             if text != told:
                 _log.warning("%s", text)
             told = text
+            if self._inbox is not None:
+                self._inbox.refuse(text)
             self.clock.stopped.wait(min(_LOOK_EVERY_S, self._lease_s / 6))
         return None
 

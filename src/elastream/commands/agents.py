@@ -19,7 +19,7 @@ import typer
 
 from elastream.accepting import server_tls
 from elastream.agents.adaptor import ReportedSizes
-from elastream.agents.agent import Agent
+from elastream.agents.agent import MOST_EARLY, Agent
 from elastream.agents.agent_client import AgentClient
 from elastream.agents.engine_metrics import EngineMetrics, json_metrics
 from elastream.agents.master_server import Endpoint
@@ -296,17 +296,18 @@ def agent(
     )
     tls = agent_tls(tls_authority)
     first, *others = (replace(_endpoint(one.strip()), tls=tls) for one in master.split(","))
+    its = Agent(
+        name=name or f"{socket.gethostname()}/{os.getpid()}",
+        run=uuid.uuid4().hex,
+        claims=claims,
+        offers=reader.offers,
+        token=read_token(token_file),
+    )
     client = AgentClient(
-        agent=Agent(
-            name=name or f"{socket.gethostname()}/{os.getpid()}",
-            run=uuid.uuid4().hex,
-            claims=claims,
-            offers=reader.offers,
-            token=read_token(token_file),
-        ),
+        agent=its,
         endpoint=first,
         others=tuple(others),
-        read=reader,
+        read=lambda wanted: reader(wanted, its.interval_s * MOST_EARLY),
     )
     show = _print_log_line if as_json else lambda record: out.print(record.getMessage(), soft_wrap=True)
     with log_shown_by(show), suppress(asyncio.CancelledError):

@@ -55,6 +55,11 @@ class Inbox:
             if letter.answer.set_running_or_notify_cancel():
                 yield letter
 
+    def refuse(self, why: str) -> None:
+        """Do nothing of what was asked: who asks now does not want it at some later time."""
+        for letter in self.letters():
+            letter.answer.set_exception(ElastreamError(why))
+
     def close(self) -> None:
         """Nobody will look any more."""
         with self._lock:
