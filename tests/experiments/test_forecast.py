@@ -64,8 +64,11 @@ def test_a_season_that_changes_costs_one_day_at_most() -> None:
             assert min(days[1:]) < 1, (kind, ahead)
 
 
-def test_sizing_by_forecasts_costs_nothing_where_there_is_no_pattern() -> None:
-    played = replace(played_without_pattern("Brownian", 0), duration_s=5400.0)
+@pytest.mark.parametrize(
+    ("kind", "seed", "lasts_s"), [("Brownian", 0, 5400.0), ("constant with noise", 13, 9000.0)]
+)
+def test_sizing_by_forecasts_costs_nothing_where_there_is_no_pattern(kind: str, seed: int, lasts_s: float) -> None:
+    played = replace(played_without_pattern(kind, seed), duration_s=lasts_s)
     reacting, ahead = run_with(played, "ds2 at 0.7"), run_with(played, "ds2-forecast")
     assert ahead.cost <= 1.01 * reacting.cost
     assert ahead.timeshare_under <= reacting.timeshare_under + 0.01

@@ -118,6 +118,15 @@ def test_its_error_is_measured_against_that_of_the_last_value(four_days: Forecas
     assert scores[3].share == 1.0
 
 
+def test_that_a_mean_tells_more_than_the_last_value_is_no_pattern(four_days: Forecaster) -> None:
+    """Who averages what scatters knows it already."""
+    random = np.random.default_rng(1)
+    around_a_level = told(1000 + random.normal(0, 50, 480), step_s=MINUTE_S)
+    assert max(one.share for one in around_a_level.scores) == 1.0
+    assert max(one.beyond_level for one in around_a_level.scores) == 0.0
+    assert all(one.beyond_level == one.share == 1.0 for one in four_days.scores[2:5])
+
+
 def test_what_was_never_seen_before_ends_trust_until_it_is_no_longer_new() -> None:
     random = np.random.default_rng(0)
     happened = random.normal(0, 0.1, 200)

@@ -44,7 +44,7 @@ def at_dusk(at_dawn: Forecaster) -> Forecaster:
     return at_dawn.warmed((at_s, a_day(at_s)) for at_s in times)
 
 
-def window(at_s: float, rate: float, instances: int) -> Snapshot:
+def window(at_s: float, rate: float, instances: int, *, cost: float = 1.0) -> Snapshot:
     each = min(rate / instances, PER_INSTANCE)
     snapshot = snapshot_of(
         edges=chain("source", "map"),
@@ -53,7 +53,7 @@ def window(at_s: float, rate: float, instances: int) -> Snapshot:
             "map",
             instances=instances,
             records_per_s=each,
-            useful_share=each / PER_INSTANCE,
+            useful_share=cost * each / PER_INSTANCE,
             window_s=EVERY_S,
         ),
     )
@@ -61,15 +61,21 @@ def window(at_s: float, rate: float, instances: int) -> Snapshot:
 
 
 def asked(
-    forecaster: Forecaster | None, instances: int, *, calendar: Calendar | None = None, **options: float
+    forecaster: Forecaster | None,
+    instances: int,
+    *,
+    calendar: Calendar | None = None,
+    scatter: float = 0.0,
+    **options: float,
 ) -> Proposal:
-    """Of a policy with an action that takes a minute."""
+    """Of a policy with an action that takes a minute, and windows in which costs scatter by so much."""
     known = forecaster or Forecaster().observed(0.0, 1000.0)
     at_s, rate = known.history.at_s, known.history.last
     snapshot = window(at_s, rate, instances)
     knowledge = Knowledge(action_s=60.0, interval_s=EVERY_S)
-    for _ in range(20):  # what an operator can do is known well
-        knowledge = knowledge.with_snapshot(snapshot)
+    for number in range(20):
+        knowledge = knowledge.with_snapshot(window(at_s, rate, instances, cost=1 + scatter * (-1) ** number))
+    knowledge = knowledge.with_snapshot(snapshot)
     knowledge = replace(knowledge, forecasters={"source": known} if forecaster else {})
     if calendar is not None:
         knowledge = replace(knowledge, calendar=calendar)
@@ -107,7 +113,7 @@ def test_what_is_needed_later_grows_with_what_is_needed_now() -> None:
 def test_trust_that_only_the_next_moment_has_lost_does_not_end_it(at_dawn: Forecaster) -> None:
     """The last value is hard to beat over a minute; over the hours that a size lasts it is not."""
     doubted = replace(at_dawn)  # of the next quarter of an hour
-    doubted.__dict__["scores"] = tuple(replace(s, share=float(s.horizon_s > 900)) for s in at_dawn.scores)
+    doubted.__dict__["scores"] = tuple(replace(s, beyond_level=float(s.horizon_s > 900)) for s in at_dawn.scores)
     wanted = asked(doubted, 10, **EXPECTING)
     assert [one.trusted for one in wanted.outlook] == [1.0]
     assert wanted.parallelism["map"] > 11 >= asked(doubted, 10).parallelism["map"]
@@ -115,7 +121,9 @@ def test_trust_that_only_the_next_moment_has_lost_does_not_end_it(at_dawn: Forec
 
 def test_of_many_horizons_one_may_have_been_lucky(at_dawn: Forecaster) -> None:
     lucky = replace(at_dawn)
-    lucky.__dict__["scores"] = tuple(replace(one, share=float(n == 5)) for n, one in enumerate(at_dawn.scores))
+    lucky.__dict__["scores"] = tuple(
+        replace(one, beyond_level=float(n == 5)) for n, one in enumerate(at_dawn.scores)
+    )
     assert asked(lucky, 10, **EXPECTING).parallelism == asked(at_dawn, 10).parallelism
 
 
@@ -142,6 +150,19 @@ def test_the_reserve_for_what_nobody_foresees_is_not_added_to_what_is_foreseen(a
     whole = asked(at_dawn, 10, **EXPECTING).parallelism["map"]
     assert asked(at_dawn, 10, target_utilization=0.7, **EXPECTING).parallelism["map"] == whole
     assert asked(None, 10, target_utilization=0.7, **EXPECTING).parallelism["map"] >= 15
+
+
+def test_a_cost_that_is_not_known_well_asks_for_more(at_dawn: Forecaster) -> None:
+    """The reserve that is not added had room for that, too."""
+    sure, unsure = (asked(at_dawn, 14, scatter=s, **EXPECTING).advice["map"].need or 0.0 for s in (0.0, 0.1))
+    assert 1.02 * sure < unsure < 1.2 * sure
+    sure, unsure = (asked(None, 14, scatter=scatter).advice["map"].need or 0.0 for scatter in (0.0, 0.1))
+    assert unsure == pytest.approx(sure, rel=0.01)
+
+
+def test_what_is_told_is_the_load_whatever_share_of_the_capacity_is_used(at_dawn: Forecaster) -> None:
+    (text,) = texts(asked(at_dawn, 10, **EXPECTING))
+    assert texts(asked(at_dawn, 10, target_utilization=0.7, **EXPECTING)) == [text]
 
 
 def test_it_says_how_good_it_was(at_dawn: Forecaster) -> None:

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from elastream.forecast.history import LONGEST_S, Floats, History
-from elastream.forecast.model import HORIZONS, LEAST_ROWS, Basis, Fit, Rows, fitted, moving_average
+from elastream.forecast.model import AVERAGES, HORIZONS, LEAST_ROWS, Basis, Fit, Rows, fitted, moving_average
 from elastream.forecast.seasons import find_seasons
 from elastream.forecast.trust import Score, score
 
@@ -115,8 +115,8 @@ class Forecaster:
         """Of each of the model's horizons."""
         step_s = self.history.step_s or 0.0
         return tuple(
-            score(horizon * step_s, horizon, *judged[1:])
-            for horizon, judged in zip(HORIZONS, self._judged, strict=True)
+            score(horizon * step_s, horizon, forecast, happened, [level[due] for level in self._levels])
+            for horizon, (due, forecast, happened) in zip(HORIZONS, self._judged, strict=True)
         )
 
     def _trusted(self, index: int) -> tuple[int, float]:
@@ -142,6 +142,12 @@ class Forecaster:
         due = np.isfinite(made) & seen[:-horizon] & seen[horizon:]
         then = logs[:-horizon][due]
         return np.flatnonzero(due), np.log(made[due] + history.offset) - then, logs[horizon:][due] - then
+
+    @cached_property
+    def _levels(self) -> tuple[Floats, ...]:
+        """The changes to the averages of the rate, as of each slot that forecasts were made in."""
+        logs, kept = self.history.logs, self._kept
+        return tuple((moving_average(logs, weight) - logs)[-kept:] for weight in AVERAGES if kept)
 
     def _residuals(self, index: int, share: float) -> Floats:
         """As many as there would be with the present unrest: in restless times all errors are larger."""

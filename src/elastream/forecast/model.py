@@ -20,7 +20,7 @@ HORIZONS = (1, 2, 3, 6, 12, 24, 48, 96, 192)
 LEAST_ROWS = 64
 _MOST_ROWS = 4096
 _LAGS = np.arange(1, 13)
-_AVERAGES = (0.5, 0.2, 0.05, 0.01)  # weight of the newest value
+AVERAGES = (0.5, 0.2, 0.05, 0.01)  # weight of the newest value
 _CYCLE_WEIGHT = 0.3  # of the newest cycle in what is usual at a time of the season
 _USUAL_LAGS = np.arange(12)
 _RIDGE = 1.0
@@ -35,7 +35,7 @@ class Basis:
 
     def __init__(self, logs: Floats) -> None:
         self.logs = logs
-        self.averages = [moving_average(logs, weight) for weight in _AVERAGES]
+        self.averages = [moving_average(logs, weight) for weight in AVERAGES]
         self._usual: dict[int, Floats] = {}
 
     def usual(self, season: int) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,9 @@ class Score:
     """The same of the last value."""
     share: float = 0.0
     """Of the change that is forecast, how much is believed: with 0 the forecast is the last value."""
+    beyond_level: float = 0.0
+    """The same for who knows the level already, by the best of its averages: of a load that only scatters around
+    one, its mean tells more than its last value, but not more than that."""
     most: float = 0.0
     """The largest change on a log scale that is believed: hardly any that were judged are larger."""
 
@@ -38,27 +42,36 @@ class Score:
         return self.share * min(max(change, -self.most), self.most)
 
 
-def score(horizon_s: float, slots: int, forecast: Floats, happened: Floats) -> Score:
-    """Of changes that were forecast so many slots ahead against those that happened, oldest first."""
+def score(
+    horizon_s: float, slots: int, forecast: Floats, happened: Floats, levels: Sequence[Floats] = ()
+) -> Score:
+    """Of changes that were forecast so many slots ahead against those that happened, oldest first; and against
+    those to each of several averages."""
     count = len(happened)
     if count < max(_LEAST_JUDGED, 4 * slots):
         return Score(horizon_s=horizon_s, judged=count)
     errors, last_value_errors = np.abs(happened - forecast), np.abs(happened)
-    gains = last_value_errors - errors
     recent = max(_RECENT, 2 * slots)
-    if count > recent and errors[-recent:].max() > _BEYOND * errors[:-recent].max():
-        earned = 0.0
-    else:
-        earned = (_standard_errors(gains, slots) - _FROM) / (_UNTIL - _FROM)
-    lately = 2 + _standard_errors(gains[-recent:], slots)
+    is_new = count > recent and errors[-recent:].max() > _BEYOND * errors[:-recent].max()
+    share = 0.0 if is_new else _earned(last_value_errors - errors, slots, recent)
+    level_errors = [np.abs(happened - level) for level in levels]
     return Score(
         horizon_s=horizon_s,
         judged=count,
         error=float(errors.mean()),
         last_value_error=float(last_value_errors.mean()),
-        share=_share(earned) * _share(lately),
+        share=share,
+        beyond_level=min([share, *(_earned(each - errors, slots, recent) for each in level_errors)])
+        if share
+        else 0.0,
         most=_MARGIN * float(np.quantile(np.abs(forecast), _ORDINARY)),
     )
+
+
+def _earned(gains: Floats, slots: int, recent: int) -> float:
+    """The share of trust: by all gains it is earned, by the newest it is lost."""
+    earned = (_standard_errors(gains, slots) - _FROM) / (_UNTIL - _FROM)
+    return _share(earned) * _share(2 + _standard_errors(gains[-recent:], slots))
 
 
 def _standard_errors(gains: Floats, slots: int) -> float:

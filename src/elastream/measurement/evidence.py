@@ -398,12 +398,16 @@ class Evidence:
         sizes = [self.trails[one].same_size for one in before]
         return max(min([_STANDS, *levels, *sizes]), *(self.trails[one].period for one in before), 1)
 
-    def _errors(self, snapshot: Snapshot) -> Mapping[str, float]:
+    def capacity_errors(self, snapshot: Snapshot) -> Mapping[str, float]:
+        """The relative standard error of what each operator needs for arrivals that are known."""
+        return self._errors(snapshot, of_arrivals=False)
+
+    def _errors(self, snapshot: Snapshot, *, of_arrivals: bool = True) -> Mapping[str, float]:
         of_flow: dict[str, float] = {}
         errors: dict[str, float] = {}
         for name in snapshot.dataflow.order:
             trail, found = self.trails.get(name), []
-            if name in self.arrivals:
+            if of_arrivals and name in self.arrivals:
                 found.append(self.arrivals[name].rate.error)
             for before in snapshot.dataflow.upstream(name):
                 producer = self.trails.get(before)

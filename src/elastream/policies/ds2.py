@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
@@ -52,6 +52,7 @@ _WORTH = 0.05  # of the instances must be saved for an action to pay
 _CATCH_UP_WINDOWS = 2.0  # windows in which a queue is to be gone
 _MOSTLY_STATE = 0.5  # of the work of a batch
 _TELLING_ROOM = 0.01  # less is told to nobody
+_TELLING_RESERVE = 0.001
 _BEHIND_S = 1.0  # of what it must process: with more waiting in every window, it is behind
 
 
@@ -140,6 +141,7 @@ class DS2:
             flow=_flow(seen, asked, capped),
             steady=_flow(seen, self._steadily(seen, knowledge, ahead), capped),
             ahead=ahead,
+            reserves=_reserves(snapshot, knowledge, ahead),
             later=_flow(seen, self._later(asked, knowledge, ahead), capped) if ahead.sources else None,
         )
         advice = {name: self._advice(sizing, name, curve) for name, curve in curves.items()}
@@ -264,7 +266,8 @@ class DS2:
             return advice
         if (why := sizing.undecided(name, curve)) is not None:
             return no_data(advice, why)
-        need = self._need(operator, curve, target or 0.0)
+        reserved = 1 + sizing.reserves.get(name, 0.0)
+        need = self._need(operator, curve, reserved * (target or 0.0))
         if not need <= MOST_INSTANCES:
             return no_data(advice, "what it can do is next to nothing, so instances cannot be counted")
         advice = replace(advice, need=need)
@@ -285,13 +288,13 @@ class DS2:
             acts=sizing.acts,
         )
         if sizing.later is not None:
-            later = self._need(operator, curve, sizing.later.required_per_s.get(name, 0.0))
+            later = self._need(operator, curve, reserved * sizing.later.required_per_s.get(name, 0.0))
             enough = self._instances(operator, later, curve)
             wanted = sizing.ahead.sized(advice.current, wanted, enough, grows=sizing.grows)
             advice = replace(advice, least_saving=sizing.ahead.least_saving(advice.current))
         held = _held(advice, self._instances(operator, need, curve), wanted, error, queue=sizing.queue(name))
         advice = advice if held is None else because(advice, ReasonKind.HELD, held)
-        steady_need = self._need(operator, curve, sizing.steady.required_per_s.get(name, 0.0))
+        steady_need = self._need(operator, curve, reserved * sizing.steady.required_per_s.get(name, 0.0))
         steady = self._calm(operator, advice.current, steady_need, curve, error=error)
         advice = bounded(operator, *_within_cores(snapshot, advice, wanted))
         return replace(advice, steady=min(steady, advice.parallelism or steady))
@@ -342,7 +345,7 @@ class DS2:
         """How the need came about."""
         name, operator = advice.operator, sizing.raw.dataflow[advice.operator]
         need, target = advice.need or 0.0, advice.target_per_s or 0.0
-        reasons = [Reason(kind=ReasonKind.FORMULA, text=_formula(target, curve, need, self.target_utilization))]
+        reasons = [Reason(kind=ReasonKind.FORMULA, text=self._formula(sizing, name, curve, need))]
         if isinstance(curve, LearnedCurve):
             points = ", ".join(f"{n:.0f}: {rate_text(capacity)}" for n, capacity in curve.points)
             reasons.append(Reason(kind=ReasonKind.LEARNED, text=f"its capacity grows as {curve.law} ({points})"))
@@ -381,6 +384,22 @@ class DS2:
         reasons += [r for r in imbalance(sizing.raw.measurements[name]) if r.kind not in kinds]
         return reasons
 
+    def _formula(self, sizing: _Sizing, name: str, curve: Curve | None, need: float) -> str:
+        if curve is None:
+            return "nothing reaches it, so the least will do"
+        reserve = sizing.reserves.get(name, 0.0)
+        more = f" and {reserve:.1%} more, as well as its cost is known" if reserve >= _TELLING_RESERVE else ""
+        must = f"must process {rate_text(sizing.flow.required_per_s.get(name) or 0.0)}{more}"
+        at = f" at {self.target_utilization:.0%} of it" if self.target_utilization < 1 else ""
+        if isinstance(curve, Linear):
+            each = rate_text(curve.per_instance_per_s)
+            return f"{must}, an instance can do {each}{at}: {need:.2f} instances"
+        if isinstance(curve, Skewed):
+            return f"{must}{at}: {need:.2f} instances with keys as uneven as they are"
+        if isinstance(curve, BatchCost):
+            return f"{must}{at}: {need:.2f} instances, as {curve}"
+        return f"{must}{at}: {need:.2f} instances by its learned curve"
+
     def _shared(self, snapshot: Snapshot, proposal: Proposal) -> Proposal:
         """For workers that run every operator (§4.3): as many as all the needs together."""
         needs = {name: advice.need for name, advice in proposal.advice.items()}
@@ -418,6 +437,8 @@ class _Sizing:
     ahead: Foresight
     later: Flow | None
     """What is foreseen, where anything is."""
+    reserves: Mapping[str, float] = field(default_factory=dict)
+    """The share of what is foreseen that operators are to be ready for beyond it."""
     acts: bool = False
     """Whether some operator is to change."""
     grows: bool = False
@@ -455,6 +476,13 @@ class _Sizing:
         return None
 
 
+def _reserves(snapshot: Snapshot, knowledge: Knowledge, ahead: Foresight) -> Mapping[str, float]:
+    if not ahead.trusted:
+        return {}
+    errors = knowledge.evidence.capacity_errors(snapshot)
+    return {name: ahead.reserve(error) for name, error in errors.items()}
+
+
 def _flow(seen: Seen, asked: Asked, capped: Caps) -> Flow:
     return flow_at(
         seen.snapshot,
@@ -489,20 +517,6 @@ def _state(cost: BatchCost, records_per_s: float) -> Reason:
         "a longer latency, fewer state partitions, or memory that holds the state may help more than instances"
     )
     return Reason(kind=ReasonKind.STATE, text=text)
-
-
-def _formula(target: float, curve: Curve | None, need: float, utilization: float) -> str:
-    at = f" at {utilization:.0%} of it" if utilization < 1 else ""
-    if curve is None:
-        return "nothing reaches it, so the least will do"
-    if isinstance(curve, Linear):
-        each = rate_text(curve.per_instance_per_s)
-        return f"must process {rate_text(target)}, an instance can do {each}{at}: {need:.2f} instances"
-    if isinstance(curve, Skewed):
-        return f"must process {rate_text(target)}{at}: {need:.2f} instances with keys as uneven as they are"
-    if isinstance(curve, BatchCost):
-        return f"must process {rate_text(target)}{at}: {need:.2f} instances, as {curve}"
-    return f"must process {rate_text(target)}{at}: {need:.2f} instances by its learned curve"
 
 
 def _not_parallel(snapshot: Snapshot, points: tuple[CapacityPoint, ...], name: str) -> str | None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any
 
 from elastream.durations import text as duration_text
@@ -44,6 +45,8 @@ class Foreseen:
     """To be ready for until the decision after this one is in force."""
     later_per_s: float
     """The same for as long as a new size is meant to last."""
+    at_most_per_s: float
+    """What it will hardly exceed for so long."""
     lasts_s: float
     outlook: Outlook
     events: tuple[str, ...] = ()
@@ -56,12 +59,18 @@ class Foresight:
 
     sources: Mapping[str, Foreseen] = field(default_factory=dict)
     price_s: float = 0.0
+    quantile: float = 0.5
     outlooks: tuple[Outlook, ...] = ()
 
     @property
     def trusted(self) -> float:
         """How much of the forecasts counts, of the source where it is least."""
         return min((one.trusted for one in self.outlooks), default=0.0)
+
+    def reserve(self, error: float) -> float:
+        """The share to be ready with beyond what is foreseen, where what an instance can do is known with this
+        relative standard error: the same quantile of that. The reactive policy's reserve has room for it."""
+        return self.trusted * NormalDist().inv_cdf(self.quantile) * error
 
     def sized(self, current: int, wanted: int, later: int, *, grows: bool = False) -> int:
         """What is wanted now, or what will do for as long as a size should last: one larger step up, and nothing
@@ -105,6 +114,7 @@ def foresee(
     interval_s = knowledge.interval_s or snapshot.window_s
     lead_s = _DECISIONS * (interval_s + knowledge.action_s)
     price_s = 0.0 if short_costs is None else short_costs * _LATE * knowledge.action_s
+    quantile = 0.5 if short_costs is None else short_costs / (1 + short_costs)
     found: dict[str, Foreseen] = {}
     outlooks = []
     for name, ready in ready_per_s.items():
@@ -115,7 +125,7 @@ def foresee(
             calendar=calendar,
             now_s=snapshot.at_s,
             rate=snapshot.source_rates[name],
-            quantile=0.5 if short_costs is None else short_costs / (1 + short_costs),
+            quantile=quantile,
             used=used,
         )
         one = seen.foreseen(ready, lead_s, price_s)
@@ -123,7 +133,7 @@ def foresee(
             outlooks.append(one.outlook)
         if one.outlook.trusted or one.soon_per_s > ready:
             found[name] = one
-    return Foresight(sources=found, price_s=price_s, outlooks=tuple(outlooks))
+    return Foresight(sources=found, price_s=price_s, quantile=quantile, outlooks=tuple(outlooks))
 
 
 _NEW = Forecaster()
@@ -157,6 +167,7 @@ class _Source:
         return Foreseen(
             soon_per_s=max(known, ready + trusted * (self.used * soon.at_most - ready)),
             later_per_s=max(known, ready + trusted * (self.used * later - ready)),
+            at_most_per_s=later,
             lasts_s=road[last].in_s,
             outlook=Outlook(
                 source=self.name,
@@ -175,13 +186,13 @@ class _Source:
 
     def _trusted(self, lead_s: float) -> float:
         """As the best horizon but one: over the next moment the last value is hard to beat, whatever may come
-        later, and of many horizons one will have been lucky."""
-        shares = sorted(one.share for one in self.forecaster.scores if one.horizon_s >= lead_s)
-        return shares[-2] if len(shares) > 1 else self.forecaster.forecast(lead_s).score.share
+        later, and of many horizons one will have been lucky. To know the level, as reacting does, is nothing."""
+        shares = sorted(one.beyond_level for one in self.forecaster.scores if one.horizon_s >= lead_s)
+        return shares[-2] if len(shares) > 1 else self.forecaster.forecast(lead_s).score.beyond_level
 
     def _trusted_horizons(self, beyond_s: float) -> list[float]:
         """Those of the model, up to the last that has earned any trust."""
-        last_s = max((one.horizon_s for one in self.forecaster.scores if one.share), default=0.0)
+        last_s = max((one.horizon_s for one in self.forecaster.scores if one.beyond_level), default=0.0)
         return [one.horizon_s for one in self.forecaster.scores if beyond_s < one.horizon_s <= last_s]
 
     def _ahead(self, in_s: float) -> _Ahead:
@@ -209,7 +220,7 @@ def _text(found: Foreseen, rate: float) -> str:
     right = "" if outlook.error is None else f" (such forecasts were right within {outlook.error:.0%})"
     return (
         f"{outlook.source} is expected at {rate_text(outlook.expected_per_s)} in {ahead}{right}, and hardly above "
-        f"{rate_text(found.later_per_s)} for {duration_text(found.lasts_s)}"
+        f"{rate_text(found.at_most_per_s)} for {duration_text(found.lasts_s)}"
     )
 
 
