@@ -289,6 +289,8 @@ def test_a_new_one_can_be_saved_too() -> None:
         ({"rates": "no"}, "not what was saved"),
         ({"unseen": [10**6]}, "not what was saved"),
         ({"step_s": -1.0}, "step_s"),
+        ({"seasons": [0]}, "seasons"),
+        ({"fits": [{"seasons": [], "weights": [1.0], "least": -1.0, "most": 1.0}] * len(HORIZONS)}, "1 weights"),
         ({"surplus": 1}, "unknown key 'surplus'"),
     ],
 )

@@ -60,6 +60,11 @@ class Basis:
         return np.hstack([*parts, np.ones((len(rows), 1))])
 
 
+def features_with(seasons: int) -> int:
+    """How many features a row has."""
+    return len(_LAGS) + len(AVERAGES) + seasons * (4 + len(_USUAL_LAGS)) + 1
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fit:
     """The regression for one horizon."""

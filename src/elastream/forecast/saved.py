@@ -13,7 +13,7 @@ from pydantic import Field, PlainSerializer, PlainValidator
 from elastream.errors import InvalidInput, shown
 from elastream.forecast.forecaster import JUDGED, Forecaster
 from elastream.forecast.history import MOST_SLOTS, Floats, History
-from elastream.forecast.model import HORIZONS, Fit
+from elastream.forecast.model import HORIZONS, Fit, features_with
 from elastream.formats import Strict, parse
 
 _log = logging.getLogger(__name__)
@@ -22,8 +22,11 @@ VERSION = 1
 """Higher once what was saved before could no longer be made sense of."""
 
 
+_Season = Annotated[int, Field(gt=0)]
+
+
 class _SavedFit(Strict):
-    seasons: list[int]
+    seasons: list[_Season]
     weights: list[float]
     least: float
     most: float
@@ -39,7 +42,7 @@ class _Saved(Strict):
     at_s: float | None
     last: float = Field(ge=0)
     early: list[list[float]]
-    seasons: list[int]
+    seasons: list[_Season]
     fits: list[_SavedFit | None] = Field(min_length=len(HORIZONS), max_length=len(HORIZONS))
     tried: list[int | None] = Field(min_length=len(HORIZONS), max_length=len(HORIZONS))
     made: list[str] = Field(min_length=len(HORIZONS), max_length=len(HORIZONS))
@@ -125,6 +128,8 @@ def _saved_fit(fit: Fit) -> _SavedFit:
 
 def _fit(saved: _SavedFit) -> Fit:
     weights = np.array(saved.weights)
+    if len(weights) != features_with(len(saved.seasons)) or not np.isfinite(weights).all():
+        raise ValueError(f"a fit has {len(weights)} weights, of other features")
     return Fit(seasons=tuple(saved.seasons), weights=weights, least=saved.least, most=saved.most)
 
 
