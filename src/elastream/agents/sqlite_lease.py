@@ -60,9 +60,11 @@ class SqliteLease:
             with self._transaction() as db:
                 row = db.execute("SELECT term, boot, ends_s, locked FROM lease").fetchone()
                 term, boot, ends_s, was_locked = row or (0, "", 0.0, 0)
-                is_over = (row is not None or locked) and (boot != self.boot or ends_s <= self._steady())
+                is_over = row is not None and boot == self.boot and ends_s <= self._steady()
                 is_dead = bool(locked) and was_locked == locked
-                if is_over or is_dead:
+                # of another boot, or of another host that has this folder, too: its clock says nothing here
+                is_left = bool(locked) and (row is None or boot != self.boot)
+                if is_over or is_dead or is_left:
                     taken = Lease(term=term + 1, holder=holder)
                     ends_s = self._steady() + lasts_s
                     values = (taken.term, holder, self.boot, ends_s, locked)
