@@ -1,11 +1,18 @@
-"""Walks every interleaving of a small system of state machines over channels that keep their order.
+"""Walks every interleaving of a small system of state machines.
 
 A world is the state of every node and what is on the way between them. From a world lead the moves that a node may
 make on its own, and the delivery of the first message of every channel. Worlds are visited breadth first, so that
 the run that leads to a violation is a shortest one. Checked are: each world (`model.wrong`), each event (a machine
-that refuses one has met what must not happen), and each end, from where nothing leads on (`model.unfinished`).
-Where the worlds form no cycle, every run comes to an end; then a good end of every run means that everybody who
-asked got in and that nobody floods the network, with no appeal to fairness.
+that refuses one has met what must not happen), and each end (`model.unfinished`).
+
+Channels keep their order, unless the model says what its nodes say again (`Lossy`). Then the network loses,
+repeats, delays and reorders as it likes: a message that was ever sent may arrive at any later time, any number of
+times, or never. All that is sure is that what a node keeps saying gets there in the end.
+
+An end is where nothing has to happen any more: faults (`Fault`) may come, and messages that nobody says again may
+still arrive, but nobody can count on them. So a system that waits for a fault to go on is stuck, and found. Where
+the worlds form no cycle, every run comes to an end under that fairness; then good ends mean that everybody who
+asked got in, and that nobody floods the network.
 
 Machines are pure, so the same event in the same state is computed once. States, messages and the contents of
 channels are numbered, so that a world is a short tuple of numbers: millions of them fit.
@@ -14,9 +21,9 @@ channels are numbered, so that a world is a short tuple of numbers: millions of 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from elastream.decentralized.errors import IllegalEvent
 
@@ -36,6 +43,16 @@ class Received:
         return f"gets {self.message} from {self.sender}"
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A move of a node that may happen and need not: a kill, a false suspicion."""
+
+    what: Hashable
+
+    def __str__(self) -> str:
+        return str(self.what)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reaction:
     """What an event does to a node."""
@@ -43,6 +60,9 @@ class Reaction:
     state: Hashable
     sends: tuple[tuple[str, Hashable], ...] = ()
     created: tuple[tuple[str, Hashable], ...] = ()
+    """Those that are there already stay as they are."""
+    puts: tuple[tuple[str, Hashable], ...] = ()
+    """Received at once, in the same step: what is written where the receiver has it, whether it lives or not."""
     wrong: str = ""
     """What must never happen has happened."""
 
@@ -69,6 +89,22 @@ class Model(Protocol):
     def unfinished(self, nodes: Mapping[str, Any], /) -> str:
         """What is wrong with these states at the end, when nothing is on the way and nobody can move."""
         ...
+
+
+@runtime_checkable
+class Lossy(Protocol):
+    """A model whose network is not to be relied on."""
+
+    def says(self, name: str, state: Any, /) -> Collection[tuple[str, Hashable]]:
+        """What a node in this state sends again and again, to whom."""
+        ...
+
+
+@runtime_checkable
+class Mortal(Protocol):
+    """A model whose nodes die, with whatever they had said and nobody had heard."""
+
+    def has_died(self, state: Any, /) -> bool: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +165,23 @@ class _Effect:
     """Slots of channels, and messages."""
     created: tuple[tuple[int, int], ...]
     """Slots of nodes, and their states."""
+    puts: tuple[tuple[int, int], ...] = ()
+    """Slots of channels, and messages."""
+
+
+class _Key(NamedTuple):
+    """What leads from a world to another: a move of a node, or a message of a channel."""
+
+    slot: int
+    event: Any = None
+    message: int = 0
+
+
+class _Follows(NamedTuple):
+    key: _Key
+    world: World
+    sure: bool
+    """It will happen in the end, unless something else comes before; a fault need not."""
 
 
 class _Walk:
@@ -136,6 +189,9 @@ class _Walk:
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self.lossy = model if isinstance(model, Lossy) else None
+        self.mortal = model if isinstance(model, Mortal) else None
+        self.said_again: dict[tuple[int, int, int], bool] = {}
         self.states, self.messages, self.contents = _Numbers(), _Numbers(), _Numbers()
         self.slots = _Numbers()  # a name is a node, a _Channel a channel
         self.receivers: dict[int, int] = {}  # from a channel's slot to its receiver's
@@ -169,33 +225,26 @@ class _Walk:
             if wrong := self.model.wrong(self.decoded(world)):
                 raise _Found(wrong)
 
-    def after(self, world: World) -> Iterator[tuple[Any, World]]:
-        """Every world that follows, with the event that leads to it: (slot, event) or (slot, None)."""
-        receivers = self.receivers
+    def after(self, world: World) -> Iterator[_Follows]:
+        """Every world that follows, with what leads to it."""
         for slot, number in enumerate(world):
             if not number:
                 continue
-            if slot not in receivers:
+            if slot in self.receivers:
+                yield from self._delivered(world, slot, number)
+            else:
                 moves = self.moves_of.get((slot, number))
                 if moves is None:
                     moves = self._moves(slot, number)
                 for event, effect in moves:
-                    yield (slot, event), self._next(world, slot, effect, 0)
-            else:
-                to = receivers[slot]
-                state = world[to] if to < len(world) else 0
-                delivery = self.deliveries.get((slot, number, state))
-                if delivery is None:
-                    delivery = self._delivery(slot, number, to, state)
-                yield (slot, None), self._next(world, to, delivery, slot)
+                    after = self._next(world, slot, effect, 0)
+                    yield _Follows(_Key(slot, event), after, not isinstance(event, Fault))
 
-    def label(self, world: World, key: tuple[int, Any]) -> str:
-        slot, event = key
-        if event is not None:
-            return f"{self.slots.values[slot]}: {event}"
-        channel = self.slots.values[slot]
-        message = self.messages.values[self.contents.values[world[slot]][0]]
-        return f"{channel.receiver}: {Received(channel.sender, message)}"
+    def label(self, key: _Key) -> str:
+        if key.event is not None:
+            return f"{self.slots.values[key.slot]}: {key.event}"
+        channel = self.slots.values[key.slot]
+        return f"{channel.receiver}: {Received(channel.sender, self.messages.values[key.message])}"
 
     def _moves(self, slot: int, number: int) -> list[tuple[Any, _Effect]]:
         name, state = self.slots.values[slot], self.states.values[number]
@@ -203,14 +252,48 @@ class _Walk:
         found = self.moves_of[slot, number] = [(event, self._react(name, state, event)) for event in events]
         return found
 
-    def _delivery(self, slot: int, content: int, to: int, number: int) -> _Effect:
+    def _delivered(self, world: World, slot: int, content: int) -> Iterator[_Follows]:
+        to = self.receivers[slot]
+        state = world[to] if to < len(world) else 0
+        if self.lossy is None:
+            message = self.contents.values[content][0]
+            delivery = self._delivery(slot, message, to, state)
+            yield _Follows(_Key(slot, message=message), self._next(world, to, delivery, slot), sure=True)
+            if self.mortal is not None and self._has_lost_its_sender(world, slot):
+                rest = (*world[:slot], 0, *world[slot + 1 :])
+                yield _Follows(_Key(slot, Fault("the rest is lost")), _trimmed(list(rest)), sure=False)
+            return
+        for message in self.contents.values[content]:
+            after = self._next(world, to, self._delivery(slot, message, to, state), 0)
+            if after != world:  # what says nothing new may arrive as often as it likes
+                yield _Follows(_Key(slot, message=message), after, self._is_said_again(world, slot, message))
+
+    def _has_lost_its_sender(self, world: World, slot: int) -> bool:
+        assert self.mortal is not None
+        sender = world[self.slots.of(self.slots.values[slot].sender)]
+        return self.mortal.has_died(self.states.values[sender])
+
+    def _is_said_again(self, world: World, slot: int, message: int) -> bool:
         channel = self.slots.values[slot]
-        message = self.messages.values[self.contents.values[content][0]]
-        event = Received(channel.sender, message)
-        if not number:
-            raise _Found(f"{message} for {channel.receiver}, which does not exist", f"{channel.receiver}: {event}")
-        effect = self._react(channel.receiver, self.states.values[number], event)
-        self.deliveries[slot, content, number] = effect
+        state = world[self.slots.of(channel.sender)]
+        found = self.said_again.get((slot, message, state))
+        if found is None:
+            assert self.lossy is not None
+            said = self.lossy.says(channel.sender, self.states.values[state])
+            found = (channel.receiver, self.messages.values[message]) in said
+            self.said_again[slot, message, state] = found
+        return found
+
+    def _delivery(self, slot: int, message: int, to: int, number: int) -> _Effect:
+        effect = self.deliveries.get((slot, message, number))
+        if effect is None:
+            channel = self.slots.values[slot]
+            event = Received(channel.sender, self.messages.values[message])
+            if not number:
+                what = f"{event.message} for {channel.receiver}, which does not exist"
+                raise _Found(what, f"{channel.receiver}: {event}")
+            effect = self._react(channel.receiver, self.states.values[number], event)
+            self.deliveries[slot, message, number] = effect
         return effect
 
     def _react(self, name: str, state: Any, event: Any) -> _Effect:
@@ -224,6 +307,7 @@ class _Walk:
             state=self.states.of(reaction.state),
             sends=tuple((self._slot_of(name, to), self.messages.of(message)) for to, message in reaction.sends),
             created=tuple((self.slots.of(who), self.states.of(new)) for who, new in reaction.created),
+            puts=tuple((self._slot_of(name, to), self.messages.of(message)) for to, message in reaction.puts),
         )
 
     def _slot_of(self, sender: str, receiver: str) -> int:
@@ -234,24 +318,30 @@ class _Walk:
 
     def _next(self, world: World, slot: int, effect: _Effect, delivered: int) -> World:
         changed = list(world)
-        changed[slot] = effect.state
         if delivered:
             rest = self.contents.values[changed[delivered]][1:]
             changed[delivered] = self.contents.of(rest) if rest else 0
+        self._apply(changed, slot, effect)
+        return _trimmed(changed)
+
+    def _apply(self, world: list[int], slot: int, effect: _Effect) -> None:
+        world[slot] = effect.state
         for who, state in effect.created:
-            self._put(changed, who, state)
+            if who >= len(world) or not world[who]:
+                self._put(world, who, state)
         for channel, message in effect.sends:
-            self._put(changed, channel, self._pushed(changed, channel, message))
-        while not changed[-1]:
-            changed.pop()
-        return tuple(changed)
+            self._put(world, channel, self._pushed(world, channel, message))
+        for channel, message in effect.puts:
+            to = self.receivers[channel]
+            self._apply(world, to, self._delivery(channel, message, to, world[to] if to < len(world) else 0))
 
     def _pushed(self, world: list[int], channel: int, message: int) -> int:
         content = world[channel] if channel < len(world) else 0
         found = self.pushes.get((content, message))
         if found is None:
             before = self.contents.values[content] if content else ()
-            found = self.pushes[content, message] = self.contents.of((*before, message))
+            pushed = (*before, message) if self.lossy is None else tuple(sorted({*before, message}))
+            found = self.pushes[content, message] = self.contents.of(pushed)
         return found
 
     @staticmethod
@@ -259,6 +349,12 @@ class _Walk:
         if slot >= len(world):
             world.extend([0] * (slot + 1 - len(world)))
         world[slot] = number
+
+
+def _trimmed(world: list[int]) -> World:
+    while not world[-1]:
+        world.pop()
+    return tuple(world)
 
 
 @dataclass
@@ -288,7 +384,7 @@ def explore(model: Model, *, most_worlds: int = 2_000_000) -> Exploration:
         walk.check(graph.worlds[0])
         while at < len(graph.worlds) and len(graph.worlds) <= most_worlds:
             most = max(most, walk.on_the_way(graph.worlds[at]))
-            if not _visit(walk, graph, at):
+            if _is_end(walk, graph, at):
                 ends += 1
                 if unfinished := model.unfinished(walk.decoded(graph.worlds[at])):
                     raise _Found(unfinished)
@@ -312,12 +408,13 @@ class _WrongAt(Exception):  # noqa: N818 - leaves the walk, is no error
         self.number, self.found = number, found
 
 
-def _visit(walk: _Walk, graph: _Graph, at: int) -> bool:
-    """Find what follows a world; false where nothing does."""
+def _is_end(walk: _Walk, graph: _Graph, at: int) -> bool:
+    """Find what follows a world, and whether nothing has to."""
     numbers, worlds = graph.numbers, graph.worlds
-    before = len(graph.reached)
-    graph.begins.append(before)
-    for _, after in walk.after(worlds[at]):
+    end = True
+    graph.begins.append(len(graph.reached))
+    for _, after, sure in walk.after(worlds[at]):
+        end = end and not sure
         number = numbers.get(after)
         if number is None:
             number = numbers[after] = len(worlds)
@@ -328,7 +425,7 @@ def _visit(walk: _Walk, graph: _Graph, at: int) -> bool:
             except _Found as found:
                 raise _WrongAt(number, found) from None
         graph.reached.append(number)
-    return len(graph.reached) > before
+    return end
 
 
 def _stopped(walk: _Walk, graph: _Graph, at: int, found: _Found, ends: int, most: int) -> Exploration:
@@ -348,8 +445,8 @@ def _run_to(walk: _Walk, graph: _Graph, number: int) -> tuple[str, ...]:
     while number:
         before = graph.came_from[number]
         world = graph.worlds[before]
-        key = next(key for key, after in walk.after(world) if after == graph.worlds[number])
-        lines.append(walk.label(world, key))
+        key = next(key for key, after, _ in walk.after(world) if after == graph.worlds[number])
+        lines.append(walk.label(key))
         number = before
     return tuple(reversed(lines))
 

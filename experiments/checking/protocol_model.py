@@ -122,7 +122,7 @@ class ProtocolModel:
             case Received(sender=sender, message=message):
                 step = machine.receive(node.state, sender, message)
         created = tuple(
-            (effect.instance, Node(self._waiting(effect.instance), self._newcomers))
+            (effect.instance, self._newcomer(effect.instance))
             for effect in step.effects
             if isinstance(effect, Create)
         )
@@ -140,7 +140,7 @@ class ProtocolModel:
         return ""
 
     def unfinished(self, nodes: Mapping[str, Node], /) -> str:
-        alive = {name: node.state for name, node in nodes.items() if node.state.phase is not InstancePhase.ENDED}
+        alive = {name: node.state for name, node in nodes.items() if self._counts(node)}
         for name, state in alive.items():
             if state.phase is not InstancePhase.RUNNING or getattr(state, "wish", None) is not None:
                 return f"{name} is {state.phase} and waits for ever"
@@ -178,6 +178,13 @@ class ProtocolModel:
         for operator in self._dataflow.order[1:]:
             paths[operator] = sum(paths[before] for before in self._dataflow.upstream(operator))
         return sum(paths[sink] for sink in self._dataflow.sinks)
+
+    def _counts(self, node: Any) -> bool:
+        """Whether it is one of those that the others should know."""
+        return node.state.phase is not InstancePhase.ENDED
+
+    def _newcomer(self, name: Address) -> Node:
+        return Node(self._waiting(name), self._newcomers)
 
     def _waiting(self, name: Address) -> Any:
         return InstanceState()
