@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from elastream.dataflow import Dataflow, Operator
 from elastream.decentralized.locks import LOCKS, LockKind, Ra1, Ra2, TwoFgme
@@ -21,6 +22,7 @@ from experiments.checking.control_model import ControlModel
 from experiments.checking.explorer import Exploration, Model, explore
 from experiments.checking.lock_model import LockModel
 from experiments.checking.protocol_model import LockedModel, May, ProtocolModel
+from experiments.checking.survivor_model import SurvivorModel
 from experiments.decentralized_setup import pipeline
 from experiments.frame import Check, Progress, Report, experiment
 
@@ -67,15 +69,33 @@ def _protocol(
     )
 
 
-def _control(kind: LockKind, what: str, plan: Mapping[str, Sequence[May]], newcomers: May, *killed: str) -> _Case:
-    kills = dict.fromkeys(killed, 1)
+def _control(
+    kind: LockKind, what: str, dataflow: Dataflow, plan: Mapping[str, Sequence[May]], *killed: str, **options: Any
+) -> _Case:
+    kills = {name: killed.count(name) for name in killed}
     return _Case(
         name=f"the control side under {kind}: {what}",
-        model=lambda: ControlModel(LOCKS[kind], _AB, plan, newcomers=newcomers, kills=kills),
+        model=lambda: ControlModel(LOCKS[kind], dataflow, plan, kills=kills, **options),
     )
 
 
 _LEAVE_AND_DUPLICATE = {"a": [_D], "b": [_N, _L]}
+
+
+def _survivors(what: str, plan: Mapping[str, Sequence[May]], *mortal: str) -> _Case:
+    flow = _ABC if len(plan) == 3 else _AB
+    return _Case(
+        name=f"dead for good: {what}",
+        model=lambda: SurvivorModel(flow, plan, newcomers=_N, mortal=mortal),
+    )
+
+
+_RECORD = May(records=1)
+_ONE_DUPLICATES = {"a": [_D], "b": [_N]}
+_TWO_AND_TWO = {"a": [_BOTH, _L], "b": [_D, _L]}
+_THREE = {"a": [_D], "b": [_N, _L], "c": [_N]}
+_MANY: Mapping[str, Any] = {"newcomers": _N, "acknowledges": False}
+"""No acknowledgement gets through: for systems that would be too large with the two ends of every link."""
 _TWO_LEAVE = {"a": [_N], "b": [_N, _L], "c": [_N, _L]}
 _SIDE, _ONE = ProtocolMend.SENDERS_OPERATOR, ProtocolMend.ONE_ACTION
 
@@ -114,8 +134,19 @@ CASES = (
         name="under locks: cores of two, one leaves as neighbours duplicate",
         model=lambda: LockedModel(TwoFgme, _AB, {"a": [_D, _N], "b": [_N, _N, _L]}, newcomers=_N, core=2),
     ),
-    *(_control(kind, "two and two, each acts once", {"a": [_BOTH, _L], "b": [_D, _L]}, _N) for kind in LOCKS),
-    *(_control(kind, "three are killed", _LEAVE_AND_DUPLICATE, _L, "a/1", "b/1", "b/2") for kind in LOCKS),
+    *(_control(kind, "two and two, each acts once", _AB, _TWO_AND_TWO, **_MANY) for kind in LOCKS),
+    *(_control(kind, "two are killed", _AB, _LEAVE_AND_DUPLICATE, "a/1", "b/2", **_MANY) for kind in LOCKS),
+    *(_control(kind, "three operators, one is killed", _ABC, _THREE, "b/1", **_MANY) for kind in LOCKS),
+    _survivors("one of two, with two records", {"a": [May(records=2)], "b": [_N, _N]}, "b/2"),
+    _survivors("with a record", {"a": [_RECORD], "b": [_N, _N], "c": [_N]}, "b/2"),
+    _survivors("while it leaves, with a record", {"a": [_RECORD], "b": [_N, _L], "c": [_N]}, "b/2"),
+    _survivors("while it duplicates, with a record", {"a": [_RECORD], "b": [_N, _D]}, "b/2"),
+    _survivors("while a predecessor duplicates", {"a": [_D], "b": [_N, _N], "c": [_N]}, "b/2"),
+    _survivors("while a predecessor leaves", {"a": [_N, _L], "b": [_N, _N], "c": [_N]}, "b/2"),
+    _survivors("while a successor duplicates", {"a": [_N], "b": [_N, _N], "c": [_D]}, "b/2"),
+    _survivors("while a successor leaves", {"a": [_N], "b": [_N, _N], "c": [_N, _L]}, "b/2"),
+    _survivors("two of two operators", {"a": [_N], "b": [_N, _N], "c": [_N, _N]}, "b/2", "c/2"),
+    _control(LockKind.TWO_FGME, "one duplicates and is killed", _AB, _ONE_DUPLICATES, "a/1", newcomers=_N),
 )
 
 _DIFFERS = (

@@ -21,16 +21,27 @@ from pydantic import TypeAdapter
 
 from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.protocol.instance import (
-    Instance,
+    Bereavement,
     InstancePhase,
     InstanceState,
     InstanceStep,
     Place,
     first_instance,
 )
-from elastream.decentralized.protocol.link import Body, Incoming, Outgoing
-from elastream.decentralized.protocol.messages import Activate, Address, Create, Drain, Effect, End, operator_of
+from elastream.decentralized.protocol.link import Body, Incoming, Outgoing, Stale
+from elastream.decentralized.protocol.messages import (
+    Activate,
+    Address,
+    Create,
+    Death,
+    Drain,
+    Effect,
+    End,
+    TakeOver,
+    operator_of,
+)
 from elastream.decentralized.protocol.neighbour_locks import LockedInstance, NeighbourLocks
+from elastream.decentralized.protocol.survivors import Survivor
 from elastream.decentralized.protocol.wire import (
     message_from_json,
     message_to_json,
@@ -84,8 +95,8 @@ class Controller:
     """Without them the acknowledgements of the protocol are all that there is."""
 
     @cached_property
-    def _protocol(self) -> Instance | LockedInstance:
-        return Instance(self.place) if self.locks is None else LockedInstance(self.place, self.locks)
+    def _protocol(self) -> Survivor | LockedInstance:
+        return Survivor(self.place) if self.locks is None else LockedInstance(self.place, self.locks)
 
     def initial(self, first: bool) -> ControlState:
         """Before its first start: of the first instance of an operator, which knows the others; of a copy."""
@@ -103,6 +114,8 @@ class Controller:
         """A new start, with whatever the one before may have left undone."""
         if state.instance.phase is InstancePhase.ENDED and state.all_said:
             raise IllegalEvent(f"{self.place.me!r} has ended: its place was given up, and it does not come back")
+        if self.place.me in state.instance.dead:
+            raise IllegalEvent(f"{self.place.me!r} was declared dead, and others have taken over what it had")
         return Turn(state=replace(state, incarnation=state.incarnation + 1), effects=unfinished(state.instance))
 
     # What the instance itself decides
@@ -116,6 +129,20 @@ class Controller:
     def drained(self, state: ControlState) -> Turn:
         return _taken(state, self._protocol.drained(state.instance))
 
+    # What becomes of others. Under locks nobody is declared dead: whose turn it is goes by who asked.
+
+    def watched(self, state: ControlState) -> frozenset[Address]:
+        """Who is to be suspected where it cannot be reached."""
+        return self._protocol.watched(state.instance) if isinstance(self._protocol, Survivor) else frozenset()
+
+    def suspect(self, state: ControlState, missing: Address) -> Turn:
+        assert isinstance(self._protocol, Survivor), "else nobody is watched"
+        return _taken(state, self._protocol.suspect(state.instance, missing))
+
+    def taken_over(self, state: ControlState, dead: Address) -> Turn:
+        assert isinstance(self._protocol, Survivor), "else nobody is declared dead"
+        return _taken(state, self._protocol.taken_over(state.instance, dead))
+
     # What comes over a connection
 
     def greeted(self, state: ControlState, sender: Address, receiver: Address, incarnation: int) -> ControlState:
@@ -125,6 +152,8 @@ class Controller:
         known = self.place.upstream | self.place.downstream | {operator_of(self.place.me)}
         if operator_of(sender) not in known:
             raise IllegalEvent(f"{self.place.me!r} does not know {sender!r}: its operator is no neighbour")
+        if sender in state.instance.dead:
+            raise Stale(f"{sender!r} was declared dead, and its place is closed")
         link = state.incoming.get(sender, Incoming()).greeted(incarnation)
         return replace(state, incoming={**state.incoming, sender: link})
 
@@ -147,7 +176,7 @@ class Controller:
 
     def given_up(self, state: ControlState, receiver: Address) -> ControlState:
         """The receiver has ended. It does so only when it has heard all, so it had heard this, too."""
-        link = state.outgoing[receiver]
+        link = state.outgoing.get(receiver, Outgoing())
         return replace(state, outgoing={**state.outgoing, receiver: replace(link, waiting=())})
 
     def forgotten(self, state: ControlState, ended: Iterable[Address]) -> ControlState:
@@ -162,11 +191,17 @@ def unfinished(state: InstanceState) -> tuple[Effect, ...]:
 
     A Flush is not among them: a process that comes back finishes its outbox before anything else.
     """
+    estates = tuple(TakeOver(one.dead) for one in state.estates if one.stage is Bereavement.TAKING_OVER)
+    return (*_unfinished_itself(state), *estates)
+
+
+def _unfinished_itself(state: InstanceState) -> tuple[Effect, ...]:
     match state.phase:
         case InstancePhase.WAITING:
             return ()
         case InstancePhase.DUPLICATING:
-            return (Activate(), *(Create(instance) for instance in state.newcomers))
+            alive = (instance for instance in state.newcomers if instance not in state.dead)
+            return (Activate(), *(Create(instance) for instance in alive))
         case InstancePhase.DRAINING:
             return (Activate(), Drain())
         case InstancePhase.RUNNING | InstancePhase.LEAVING:
@@ -206,9 +241,15 @@ def _without(links: Mapping[Address, _Link], gone: Collection[Address]) -> Mappi
     return {address: link for address, link in links.items() if address not in gone}
 
 
+def _silent(step: InstanceStep) -> Collection[Address]:
+    """To whom nothing is sent any more: the dead, who hear from their keeper that they are."""
+    told = {to for to, message in step.sends if isinstance(message, Death)}
+    return step.state.dead - told
+
+
 def _taken(state: ControlState, step: InstanceStep) -> Turn:
     outgoing = dict(state.outgoing)
     for receiver, message in step.sends:
         outgoing[receiver] = outgoing.get(receiver, Outgoing()).post(message_to_json(message))
-    state = replace(state, instance=step.state, outgoing=outgoing)
+    state = replace(state, instance=step.state, outgoing=_without(outgoing, _silent(step)))
     return Turn(state=state, effects=step.effects, dropped=step.dropped)

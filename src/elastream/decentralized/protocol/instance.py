@@ -135,6 +135,26 @@ class Turns:
     """How many its operator has, without the changes of this turn."""
 
 
+class Bereavement(StrEnum):
+    """How far a keeper is with somebody of its operator who may have died (`survivors.py`)."""
+
+    SUSPECTED = "suspected"
+    STOPPING = "its predecessors stop"
+    TAKING_OVER = "taking over"
+    PARTING = "its successors are told"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estate:
+    dead: Address
+    stage: Bereavement = Bereavement.SUSPECTED
+    suspected_by: frozenset[Address] = frozenset()
+    awaited: frozenset[Address] = frozenset()
+    """Who has not said yet that it heard of the death."""
+    also_tell: frozenset[Address] = frozenset()
+    """Who asked and is no neighbour of the keeper; it is told with the successors."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InstanceState:
     phase: InstancePhase = InstancePhase.WAITING
@@ -155,6 +175,12 @@ class InstanceState:
     """Not among the neighbours any more, but their Deletion is still to come."""
     created: int = 0
     """How many copies it has ever made; numbers the next."""
+    dead: frozenset[Address] = frozenset()
+    """Declared dead: not believed any more."""
+    asked_about: frozenset[Address] = frozenset()
+    """Whom a keeper wants to know about."""
+    estates: tuple[Estate, ...] = ()
+    """Of a keeper."""
     turns: Turns | None = None
     """Where neighbours never scale at the same time (`neighbour_locks.py`)."""
 
@@ -263,6 +289,8 @@ class Instance:
             successors=(start.successors | state.successors_to_add) - state.successors_to_delete,
             predecessors=(start.predecessors | state.predecessors_to_add) - state.predecessors_to_delete,
             leaving=start.leaving - state.successors_to_delete - state.predecessors_to_delete,
+            dead=state.dead,
+            asked_about=state.asked_about,
             turns=state.turns,
         )
         return InstanceStep(state=running, effects=(Activate(),))

@@ -66,6 +66,39 @@ class DeletionAck:
 
 Message = Duplication | DuplicationAck | Start | Deletion | DeletionAck
 
+# Where somebody dies for good (`survivors.py`)
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """To the keeper of its operator: the sender cannot reach it."""
+
+    missing: Address
+
+
+@dataclass(frozen=True, slots=True)
+class CanYouReach:
+    """From the keeper of its operator to its neighbours: somebody cannot. Who can says nothing."""
+
+    instance: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """From the keeper of its operator: it is gone for good. Believe it nothing, send it nothing, await nothing."""
+
+    instance: Address
+
+
+@dataclass(frozen=True, slots=True)
+class DeathHeard:
+    """To the keeper: what was fixed for the dead is in its inbox, and nothing more will follow."""
+
+    instance: Address
+
+
+OfDeath = Suspicion | CanYouReach | Death | DeathHeard
+
 
 # Effects
 
@@ -99,4 +132,17 @@ class End:
     """The instance is done and may be taken away."""
 
 
-Effect = Create | Flush | Activate | Drain | End
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Close the place of somebody who was declared dead, put what was fixed in its outbox into the inboxes, and
+    what is left in its inbox into one's own; then report `taken_over`."""
+
+    instance: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The instance was declared dead: stop at once, and leave everything as it is."""
+
+
+Effect = Create | Flush | Activate | Drain | End | TakeOver | Halt

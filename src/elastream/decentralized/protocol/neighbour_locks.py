@@ -37,7 +37,7 @@ from elastream.decentralized.protocol.instance import (
     Turns,
     Wish,
 )
-from elastream.decentralized.protocol.messages import Address, Message, operator_of
+from elastream.decentralized.protocol.messages import Address, Message, OfDeath, operator_of
 from elastream.errors import InvalidInput
 
 Edge = tuple[str, str]
@@ -77,7 +77,7 @@ class DoneScaling:
     """Nothing was changed after all."""
 
 
-LockedMessage = Message | LockMessage | AskToScale | MayScale | MayNotScale | DoneScaling
+LockedMessage = Message | OfDeath | LockMessage | AskToScale | MayScale | MayNotScale | DoneScaling
 
 
 def edges_in_order(dataflow: Dataflow, operator: str) -> tuple[Edge, ...]:

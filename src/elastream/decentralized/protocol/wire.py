@@ -4,7 +4,7 @@ reason."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,7 +12,17 @@ from pydantic import TypeAdapter, ValidationError
 from elastream.decentralized.locks import LOCKS, LockSite
 from elastream.decentralized.protocol.instance import InstanceState, Turns
 from elastream.decentralized.protocol.link import Body
-from elastream.decentralized.protocol.messages import Deletion, DeletionAck, Duplication, DuplicationAck, Start
+from elastream.decentralized.protocol.messages import (
+    CanYouReach,
+    Death,
+    DeathHeard,
+    Deletion,
+    DeletionAck,
+    Duplication,
+    DuplicationAck,
+    Start,
+    Suspicion,
+)
 from elastream.decentralized.protocol.neighbour_locks import (
     AskToScale,
     DoneScaling,
@@ -52,6 +62,7 @@ class _Kinds:
 
 _ALL = (
     *(Deletion, DeletionAck, Duplication, DuplicationAck, Start),
+    *(CanYouReach, Death, DeathHeard, Suspicion),
     *(AskToScale, DoneScaling, LockMessage, MayNotScale, MayScale),
 )
 _MESSAGES = _Kinds("message", ((kind.__name__, kind) for kind in _ALL))
@@ -106,4 +117,6 @@ def _as_list(item: Any) -> Any:
     """As JSON has only lists; sets are sorted, so that the same value is the same text."""
     if isinstance(item, frozenset):
         return sorted(item)
+    if is_dataclass(item):
+        return _plain(item)
     return [_as_list(one) for one in item] if isinstance(item, tuple) else item
