@@ -116,6 +116,7 @@ def test_instances_scale_themselves_and_survive_kills_while_they_do(
         policy=ScalingPolicy(target_load=0.7, upper_load=0.9, lower_load=0.2),
         period_s=4.0,
         batch_interval_s=0.5,
+        dead_after_s=3600.0,  # who is killed here comes back, on a busy machine after minutes
         **between,
     )
     rate, fed = _Rate(_HIGH_PER_S), threading.Event()

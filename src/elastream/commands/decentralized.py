@@ -62,6 +62,9 @@ def run(
     ] = LockKind.NONE,
     period: Annotated[str, typer.Option(help="Between two decisions of an instance.")] = "10 s",
     batch_interval: Annotated[str, typer.Option(help="How often an instance takes a batch.")] = "2 s",
+    dead_after: Annotated[
+        str, typer.Option(help="Give up a copy that cannot be reached for so long: others take over its records.")
+    ] = "60 s",
     duration: Annotated[str, typer.Option(help="How long, e.g. '3 min'; until Ctrl-C where not given.")] = "365 d",
     seed: Annotated[int, typer.Option(help="Of the dice that the instances throw.")] = 0,
     control: Annotated[str, typer.Option(help="What carries control messages: tcp or kafka.")] = "tcp",
@@ -100,6 +103,7 @@ def run(
         locks=locks,
         period_s=duration_of("--period", period),
         batch_interval_s=duration_of("--batch-interval", batch_interval),
+        dead_after_s=duration_of("--dead-after", dead_after),
         seed=seed,
         control=control,
         data=data,

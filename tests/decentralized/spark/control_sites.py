@@ -23,6 +23,7 @@ from elastream.decentralized.spark.living_protocol import LivingProtocol
 from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.run_key import RunKey
 from elastream.decentralized.spark.settings import RunSettings
+from elastream.decentralized.spark.takeover import take_over
 from elastream.decentralized.spark.topic_names import control_topic
 from elastream.decentralized.spark.transports import transport_of
 from elastream.testing import chain
@@ -116,6 +117,9 @@ class Site:
 
     def look_after(self) -> bool:
         """What the main loop of a process does; there are no records here. Whether it goes on."""
+        for dead in self.protocol.left_behind():
+            if take_over(self.sites.run, self.protocol.me, dead):
+                self.protocol.taken_over(dead)
         if self.phase is InstancePhase.DRAINING:
             self.protocol.drained()
         elif self.phase is InstancePhase.ENDED and self.protocol.has_said_all:

@@ -6,6 +6,9 @@ the protocol, the outbox and the inbox run as they do in processes; the data job
 positions as Spark does (planned before a batch, committed after it), messages are carried by hand, and a seeded
 scheduler says what happens next and who is killed. With each kind of locks neighbouring operators take turns, too,
 and never have more instances than they may.
+
+Copies also die for good, at any rename, and are suspected, rightly or not: then the keeper of their operator takes
+over what they held.
 """
 
 from __future__ import annotations
@@ -26,13 +29,15 @@ from elastream.decentralized.errors import IllegalEvent
 from elastream.decentralized.locks import LOCKS, LockKind
 from elastream.decentralized.protocol.control import Controller, control_from_json
 from elastream.decentralized.protocol.instance import InstancePhase, Place
+from elastream.decentralized.protocol.link import Stale
 from elastream.decentralized.protocol.messages import Create, Effect, operator_of
 from elastream.decentralized.protocol.neighbour_locks import BUSY
-from elastream.decentralized.spark.folders import RunFolder, read_whole, write_whole
+from elastream.decentralized.spark.folders import InstanceFolder, RunFolder, read_whole, write_whole
 from elastream.decentralized.spark.inbox import InstanceInbox, Lanes
 from elastream.decentralized.spark.living_protocol import LivingProtocol
 from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.settings import RunSettings
+from elastream.decentralized.spark.takeover import take_over
 from elastream.engines.spark.channels.files import FileChannel
 from elastream.testing import chain
 
@@ -67,6 +72,10 @@ class Node:
     @property
     def phase(self) -> InstancePhase:
         return self.protocol.state.phase
+
+    @property
+    def halted(self) -> bool:
+        return self.me in self.protocol.state.dead
 
     def batch(self) -> bool:
         """Plan a batch, or the one that a kill left open; run it; commit it. Whether there was one."""
@@ -120,9 +129,22 @@ class Node:
             self.refused.append(told["why"])
 
 
+def processed(folder: InstanceFolder, done: int) -> dict[str, Any]:
+    """Up to where an instance had come, from its folder."""
+    planned = read_whole(folder.path / "plan.json")
+    if planned is None:
+        return {}
+    (before,) = FLOW.upstream(operator_of(folder.me))
+    return {before: planned["offset" if planned["batch"] <= done else "start"]}
+
+
 class World:
-    def __init__(self, folder: Path, seed: int, locks: LockKind = LockKind.NONE) -> None:
+    def __init__(self, folder: Path, seed: int, locks: LockKind = LockKind.NONE, *, mortal: bool = False) -> None:
         self.run = RunFolder(folder)
+        self.mortal = mortal
+        self.gone: set[str] = set()
+        """Who died for good."""
+        self.suspicions: set[tuple[str, str]] = set()
         self.locks = locks
         self.rng = random.Random(seed)
         self.nodes: dict[str, Node] = {}
@@ -151,7 +173,8 @@ class World:
         except Killed:
             self.kills += 1
             self.nodes.pop(me, None)
-            self.dead.add(me)
+            for_good = self.mortal and not me.endswith("/0") and self.rng.random() < 0.5
+            (self.gone if for_good else self.dead).add(me)
         finally:
             self._renames_left = None
         return None
@@ -173,6 +196,8 @@ class World:
                 self.look_after()
             case "come back" if self.dead:
                 self._start(self.rng.choice(sorted(self.dead)))
+            case "tell" if self.mortal and self.rng.random() < 0.3:
+                self._suspect(at_random=True)
             case "tell" if self.nodes:
                 self._look_after_neighbours(self.rng.choice(sorted(self.nodes)))
 
@@ -183,13 +208,43 @@ class World:
         for _ in range(2_000):
             for me in sorted(self.dead):
                 self._start(me)
+            self._suspect(at_random=False)
             busy = [self._batch(me) for me in sorted(self.nodes)]
             busy += [self._message(), self.look_after()]
             if not any(busy):
                 return
         raise AssertionError("does not come to rest")
 
+    def die_for_good(self) -> None:
+        """A copy, if there is one."""
+        if copies := [me for me in self.nodes if not me.endswith("/0")]:
+            me = self.rng.choice(sorted(copies))
+            del self.nodes[me]
+            self.gone.add(me)
+
+    def _suspect(self, *, at_random: bool) -> None:
+        """Those that are gone by everybody who watches them; at random somebody that may well live."""
+        watched = {one for node in self.nodes.values() for one in node.protocol.watched()}
+        suspects = {self.rng.choice(sorted(watched))} if at_random and watched else self.gone
+        for me, node in sorted(self.nodes.items()):
+            for one in sorted(node.protocol.watched() & suspects):
+                if (me, one) not in self.suspicions and me in self.nodes:
+                    self.suspicions.add((me, one))
+                    self._perhaps_killed(me, lambda node=node, one=one: node.protocol.suspect(one))
+
+    def _take_over(self, heir: Node, dead: str) -> None:
+        self.nodes.pop(dead, None)  # it sees that its place is closed
+        self.dead.discard(dead)
+        left = self.run.instance(dead)
+        done = Outbox(left.outbox, left.lane).done()
+        if take_over(self.run, heir.me, dead, processed(left, done)):
+            heir.protocol.taken_over(dead)
+
     def _start(self, me: str) -> None:
+        if self.run.instance(me).is_closed:
+            self.dead.discard(me)
+            return
+
         def begin() -> None:
             self.nodes[me] = Node(self.run, me, self._carry_out, self.locks)
 
@@ -197,7 +252,8 @@ class World:
         self._perhaps_killed(me, begin)
 
     def _carry_out(self, effect: Effect) -> None:
-        if isinstance(effect, Create) and effect.instance not in self.nodes and effect.instance not in self.dead:
+        there = {*self.nodes, *self.dead, *self.gone}
+        if isinstance(effect, Create) and effect.instance not in there:
             self.dead.add(effect.instance)  # it is there, and not yet up
             self.created.add(effect.instance)
 
@@ -224,7 +280,11 @@ class World:
         incarnation, to = sender.protocol.incarnation, self.nodes[receiver].protocol
 
         def take() -> bool:
-            taken = to.greeted(sender.me, receiver, incarnation)
+            try:
+                taken = to.greeted(sender.me, receiver, incarnation)
+            except Stale:  # it was declared dead: the sender stops
+                del self.nodes[sender.me]
+                return False
             if envelope.number > taken:
                 to.received(sender.me, incarnation, envelope.number, envelope.body)
             return True
@@ -266,6 +326,15 @@ class World:
         """What the main loop of a process does: see whether it is drained, or may end."""
         changed = False
         for me, node in sorted(self.nodes.items()):
+            if node.halted or node.folder.is_closed:
+                changed = True
+                self.nodes.pop(me, None)
+                continue
+            for dead in node.protocol.left_behind():
+                changed = True
+                self._perhaps_killed(me, lambda node=node, dead=dead: self._take_over(node, dead))
+            if me not in self.nodes:
+                continue
             if node.phase is InstancePhase.DRAINING and node.inbox.pending() == 0:
                 changed = True
                 self._perhaps_killed(me, node.protocol.drained)
@@ -312,6 +381,32 @@ def test_every_record_once_whoever_is_killed_wherever(
         node.protocol.forget_ended(lambda one: world.run.instance(one).has_ended)
         journal = control_from_json(read_whole(node.folder.journal) or {})
         assert {*journal.outgoing, *journal.incoming} <= world.nodes.keys(), "of who ended nothing is kept"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_record_once_though_copies_die_for_good_and_some_are_only_thought_dead(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = os.replace
+    world = World(tmp_path, seed, mortal=True)
+    monkeypatch.setattr(os, "replace", lambda *paths: world.rename(really, *paths))
+    for number in range(250):
+        world.happen()
+        if number % 40 == 39:
+            world.die_for_good()
+    world.settle()
+    kept = sorted(
+        number for table in FileChannel(tmp_path / "kept").tables() for number in table["id"].to_pylist()
+    )
+    assert kept == list(range(RECORDS))
+    living = {operator: {me for me in world.nodes if operator_of(me) == operator} for operator in SCALES}
+    assert world.nodes["a/0"].protocol.state.successors == living["b"]
+    for me in living["b"]:
+        assert world.nodes[me].protocol.state.successors == living["c"]
+    assert {node.phase for node in world.nodes.values()} == {InstancePhase.RUNNING}
+    closed = {folder.me for folder in world.run.instances() if folder.is_closed}
+    assert closed >= world.gone - {folder.me for folder in world.run.instances() if not folder.journal.exists()}
+    assert closed, "somebody was taken over"
 
 
 def test_an_instance_that_has_ended_is_refused(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from elastream.decentralized.protocol.decision import ScalingPolicy, Variant
 from elastream.decentralized.protocol.instance import InstancePhase
+from elastream.decentralized.protocol.link import Stale
 from elastream.decentralized.spark import transports
 from elastream.decentralized.spark.folders import RunFolder, write_whole
 from elastream.decentralized.spark.settings import RunSettings
@@ -74,6 +75,21 @@ def test_who_comes_back_on_its_folder_gets_what_was_said_meanwhile_once(sites: S
     wait_until(sites.at_rest, sites.story)
     assert sites["c/0"].protocol.incarnation == 2
     assert sites["c/0"].protocol.state.predecessors == {"b/0", "b/0.1"}
+
+
+def test_a_copy_that_dies_for_good_is_given_up_and_what_waited_for_it_goes_on(tmp_path: Path) -> None:
+    with living_sites(tmp_path, replace(OVER_TCP, dead_after_s=3.0)) as sites:
+        sites["b/0"].protocol.duplicate(1)
+        wait_until(lambda: sites.at_rest() and len(sites) == 4, sites.story)
+        sites.wanted.discard("b/0.1")
+        sites.pop("b/0.1").transport.stop()
+        sites["c/0"].protocol.duplicate(1)
+        wait_until(lambda: sites.at_rest() and sites.run.instance("b/0.1").has_ended, sites.story)
+        assert sites["a/0"].protocol.state.successors == {"b/0"}
+        assert sites["c/0"].protocol.state.predecessors == {"b/0"}
+        assert sites["c/0"].phase is InstancePhase.RUNNING
+        with pytest.raises(Stale, match="was declared dead"):
+            sites["b/0"].protocol.greeted("b/0.1", "b/0", 9)
 
 
 @pytest.mark.parametrize(

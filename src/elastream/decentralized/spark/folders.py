@@ -15,6 +15,7 @@ instances/OPERATOR/NUMBER/      an instance:
     identity                    of a sink that keeps records: what no other folder has
     events.jsonl, log.txt       what happened to it
     metrics.jsonl               what it received, processed and sent, every few seconds
+    closed                      it was declared dead: no process of it may run
     ended                       it is gone for good
 """
 
@@ -56,6 +57,14 @@ class InstanceFolder:
 
     def mark_ended(self) -> None:
         write_file(self.path / "ended", b"")
+
+    @property
+    def is_closed(self) -> bool:
+        return (self.path / "closed").exists()
+
+    def close(self) -> None:
+        make_folder(self.path)  # somebody may have died between the decision to make it and making it
+        write_file(self.path / "closed", b"")
 
     def lane(self, sender: Address) -> Path:
         """Where this sender puts records for this instance."""

@@ -26,6 +26,8 @@ from elastream.engines.spark.channels.splits import Slice, splits
 from elastream.whole_files import read_json
 
 READER = "inbox"
+CLOSED = "closed"
+"""In a lane that nobody writes to any more, whatever its name."""
 Offset = dict[str, dict[str, int]]
 
 
@@ -116,7 +118,7 @@ class Lanes:
         left = most_records
         for folder in sorted(self._folder.glob("*")):
             log = SegmentLog(folder)
-            begun, position = folder.name in start, _position(start, folder.name)
+            begun, position = folder.name in start, position_in(start, folder.name)
             if begun:
                 log.acknowledge(READER, position, lasting=True)
             if self._is_done(folder):
@@ -133,7 +135,7 @@ class Lanes:
         """What lies between two offsets, for so many tasks; each slice with a path below the folder."""
         found: list[list[Slice]] = [[] for _ in range(slots)]
         for name, upto in sorted(end.items()):
-            first, last = _position(start, name), StreamPosition(**upto)
+            first, last = position_in(start, name), StreamPosition(**upto)
             commits = SegmentLog(self._folder / name).commits(first, last)
             for part, slices in zip(found, splits(commits, first, last, slots), strict=False):
                 part += [Slice(path=f"{name}/{one.path}", first=one.first, last=one.last) for one in slices]
@@ -158,10 +160,10 @@ class Lanes:
 
     def _is_done(self, folder: Path) -> bool:
         """Whether nothing more comes, which has to be asked first, and everything was read."""
-        if not (self._senders / folder.name / "ended").exists():
+        if not ((folder / CLOSED).exists() or (self._senders / folder.name / "ended").exists()):
             return False
         return SegmentLog(folder).pending(READER) == 0
 
 
-def _position(offset: Mapping[str, Any], name: str) -> StreamPosition:
+def position_in(offset: Mapping[str, Any], name: str) -> StreamPosition:
     return StreamPosition(**offset[name]) if name in offset else StreamPosition()

@@ -21,7 +21,7 @@ from elastream.decentralized.protocol.control import (
     control_from_json,
     control_to_json,
 )
-from elastream.decentralized.protocol.instance import InstancePhase, InstanceState
+from elastream.decentralized.protocol.instance import Bereavement, InstancePhase, InstanceState
 from elastream.decentralized.protocol.link import Body, Envelope
 from elastream.decentralized.protocol.messages import Address, Effect, Flush
 from elastream.decentralized.spark.folders import InstanceFolder, read_whole, write_whole
@@ -92,6 +92,29 @@ class LivingProtocol:
     def drained(self) -> None:
         with self._lock:
             self._take(self._controller.drained(self._state))
+
+    # What becomes of others
+
+    def watched(self) -> frozenset[Address]:
+        """Who is to be suspected where it cannot be reached."""
+        with self._lock:
+            return self._controller.watched(self._state)
+
+    def suspect(self, missing: Address) -> None:
+        with self._lock:
+            self._record("suspects", instance=missing)
+            self._take(self._controller.suspect(self._state, missing))
+
+    def left_behind(self) -> list[Address]:
+        """Whose records are to be taken over now."""
+        return [one.dead for one in self.state.estates if one.stage is Bereavement.TAKING_OVER]
+
+    def taken_over(self, dead: Address) -> None:
+        with self._lock:
+            self._record("took over", instance=dead)
+            self._take(self._controller.taken_over(self._state, dead))
+
+    # Records
 
     def send_records(self, batch: int, records: pa.Table, came_s: float) -> None:
         with self._lock:

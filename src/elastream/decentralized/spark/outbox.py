@@ -46,7 +46,7 @@ class Outbox:
     def send(self, batch: int, records: pa.Table, successors: Iterable[Address], *, came_s: float) -> None:
         """Returns when everything is in the inboxes; does nothing for a batch that is there already."""
         self.finish()
-        if batch <= self._done() or records.num_rows == 0:
+        if batch <= self.done() or records.num_rows == 0:
             return
         to = tuple(successors)
         self._fix(batch, records, shares(records.num_rows, to, batch), came_s)
@@ -77,7 +77,7 @@ class Outbox:
         sync_folders([self._folder])  # before anything of it is in an inbox
 
     def _share_out(self, batch: int, folder: Path) -> None:
-        if batch > self._done():
+        if batch > self.done():
             records = pq.read_table(folder / _RECORDS, partitioning=None)
             fixed = read_whole(folder / _SHARES)
             assert fixed is not None, "it is there before its folder is"
@@ -96,7 +96,8 @@ class Outbox:
                 write_whole(self._lane_of(successor) / "among.json", {"instances": count})
                 self._told[successor] = count
 
-    def _done(self) -> int:
+    def done(self) -> int:
+        """The newest batch of which everything is in the inboxes."""
         found = read_whole(self._folder / "done.json")
         return -1 if found is None else int(found["batch"])
 

@@ -44,6 +44,15 @@ class BatchPlans:
                 self._path(old).unlink()
         return PlannedBatch(start=found["start"], end=found["end"])
 
+    def upto(self, done: int) -> Mapping[str, Offset]:
+        """Where the newest batch ends, if it was the newest to be done; else where it begins."""
+        numbers = self._numbers()
+        found = read_whole(self._path(numbers[-1])) if numbers else None
+        if found is None:
+            return {}
+        upto: Mapping[str, Offset] = found["end" if numbers[-1] <= done else "start"]
+        return upto
+
     def _numbers(self) -> list[int]:
         return sorted(int(path.stem) for path in self._folder.glob("*.json"))
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from elastream.decentralized.protocol.control import Controller
 from elastream.decentralized.protocol.instance import InstancePhase
-from elastream.decentralized.protocol.messages import Create, Effect, operator_of
+from elastream.decentralized.protocol.messages import Create, Effect, Halt, operator_of
 from elastream.decentralized.spark.data_job import DataJob, lanes_of
 from elastream.decentralized.spark.events import EventLog
 from elastream.decentralized.spark.folders import RunFolder, take_lock
@@ -31,6 +31,7 @@ from elastream.decentralized.spark.outbox import Outbox
 from elastream.decentralized.spark.scaling import MetricCollector, ScalingTrigger
 from elastream.decentralized.spark.settings import read_settings
 from elastream.decentralized.spark.supervisor import DIED, ENDED, NOT_AGAIN, start_supervisor
+from elastream.decentralized.spark.takeover import take_over
 from elastream.decentralized.spark.transports import records_of, transport_of
 from elastream.engines.spark.kafka.topic import BrokerAway
 from elastream.engines.spark.pipeline import Kind
@@ -52,6 +53,8 @@ class InstanceProcess:
         self._run_folder = run
         self._folder = run.instance(me)
         self._lock = take_lock(self._folder.path / "lock", me, patience_s=_PATIENCE_S)
+        if self._folder.is_closed and not self._folder.has_ended:
+            raise ElastreamError(f"{me!r} was declared dead: its place is closed, and it does not come back")
         events = EventLog(self._folder.events)
         self._record = events.record
         settings = read_settings(run)
@@ -103,8 +106,11 @@ class InstanceProcess:
             if self._has_ended:
                 self._end()
                 return ENDED
+            if self._folder.is_closed:
+                self._stale("it was declared dead, and others have taken over what it had")
             self._look_after_data()
             self._look_after_neighbours()
+            self._look_after_the_dead()
             time.sleep(_LOOK_S)
         if self._topics is not None:
             self._topics.leave()
@@ -135,6 +141,11 @@ class InstanceProcess:
         # who reads shared topics sees for itself what is in them
         if self._topics is None and self._data.is_running and (until_s := self._quiet_until_s()) is not None:
             self._protocol.tell_quiet(until_s)
+
+    def _look_after_the_dead(self) -> None:
+        for dead in self._protocol.left_behind():
+            if take_over(self._run_folder, self._folder.me, dead):
+                self._protocol.taken_over(dead)
 
     def _quiet_until_s(self) -> float | None:
         now_s = time.time()
@@ -188,7 +199,9 @@ class InstanceProcess:
             self._protocol.records_sent += self._topics.send(batch, records, came_s)
 
     def _carry_out(self, effect: Effect) -> None:
-        """The others are seen in the state: what is to run, to drain and to end."""
+        """The others are seen in the state: what is to run, to drain, to be taken over and to end."""
+        if isinstance(effect, Halt):
+            self._stale("it was declared dead")
         if isinstance(effect, Create):
             try:
                 start_supervisor(self._run_folder, effect.instance)

@@ -35,6 +35,8 @@ class RunSettings(Checked):
     """What keeps neighbouring operators from scaling at the same time."""
     period_s: Positive = 10.0
     """Between two decisions of an instance. All decide at the same times of the clock, as in the papers."""
+    dead_after_s: Positive = 60.0
+    """An instance that cannot be reached for so long is given up, and its records taken over; a keeper never."""
     batch_interval_s: Positive = 2.0
     most_records: int = 1_000
     """Of a batch."""

@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from elastream.decentralized.errors import IllegalEvent
@@ -34,12 +34,21 @@ _LONGEST_LINE = 1024 * 1024
 _HELLO_WITHIN_S = 5.0
 _MOST_CONNECTIONS = 128
 _MOST_REFUSALS = 50  # that are written down
+_GREETINGS = 6  # in vain, before somebody is suspected
+_NOT_REACHED = (OSError, EOFError, ValueError, KeyError, TypeError, OverflowError, ElastreamError)
 
 
 class TcpTransport:
     def __init__(
-        self, protocol: LivingProtocol, run: RunFolder, *, record: Record, on_stale: Callable[[str], None]
+        self,
+        protocol: LivingProtocol,
+        run: RunFolder,
+        *,
+        dead_after_s: float,
+        record: Record,
+        on_stale: Callable[[str], None],
     ) -> None:
+        self._dead_after_s = dead_after_s
         self._protocol = protocol
         self._run = run
         self._record = record
@@ -79,7 +88,10 @@ class TcpTransport:
         endpoint = {"host": host, "port": port, "incarnation": self._protocol.incarnation, "pid": os.getpid()}
         endpoint["nonce"] = self._nonce
         write_whole(self._run.instance(self._protocol.me).endpoint, endpoint)
+        watching = self._loop.create_task(self._keep_watching())
         while not self._stopped:
+            if watching.done():
+                watching.result()
             for receiver in self._protocol.waiting():
                 task = self._senders.get(receiver)
                 if task is None or task.done():
@@ -104,12 +116,23 @@ class TcpTransport:
             try:
                 await self._send_what_waits(receiver)
                 pause_s = _RETRY_S
-            except (OSError, EOFError, ValueError, KeyError, TypeError, OverflowError, ElastreamError):
+            except _NOT_REACHED:
                 # also where it still listens elsewhere, or answers what is no answer
                 await asyncio.sleep(pause_s)
                 pause_s = min(_LONGEST_RETRY_S, 2 * pause_s)
 
     async def _send_what_waits(self, receiver: Address) -> None:
+        async with self._connection(receiver) as (reader, writer):
+            while waiting := self._protocol.waiting().get(receiver):
+                first = waiting[0]
+                answer = await self._ask(reader, writer, {"number": first.number, "body": first.body})
+                self._protocol.acknowledged(receiver, answer["acknowledged"])
+
+    @contextlib.asynccontextmanager
+    async def _connection(
+        self, receiver: Address
+    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """To somebody who proved to be of this run, and has said what it has taken in."""
         endpoint = read_whole(self._run.instance(receiver).endpoint)
         if endpoint is None:
             raise ConnectionRefusedError(f"{receiver!r} does not listen yet")
@@ -121,10 +144,31 @@ class TcpTransport:
             welcome = await self._ask(reader, writer, hello)
             self._key.check(welcome.get("proof"), "welcome", nonce, welcome["taken"])
             self._protocol.acknowledged(receiver, welcome["taken"])
-            while waiting := self._protocol.waiting().get(receiver):
-                first = waiting[0]
-                answer = await self._ask(reader, writer, {"number": first.number, "body": first.body})
-                self._protocol.acknowledged(receiver, answer["acknowledged"])
+            yield reader, writer
+
+    # Watching
+
+    async def _keep_watching(self) -> None:
+        """Greet whoever would be waited for, and report who does not answer for long. Attempts are counted, not
+        seconds: a machine that was asleep suspects nobody when it wakes."""
+        period_s = self._dead_after_s / _GREETINGS
+        missed: dict[Address, int] = {}
+        while not self._stopped:
+            await asyncio.sleep(period_s)
+            watched = sorted(self._protocol.watched())
+            answers = await asyncio.gather(*(self._answers(one) for one in watched))
+            silent = [one for one, answered in zip(watched, answers, strict=True) if not answered]
+            missed = {one: missed.get(one, 0) + 1 for one in silent}
+            for one, count in missed.items():
+                if count % _GREETINGS == 0 and not self._run.instance(one).has_ended:
+                    self._protocol.suspect(one)
+
+    async def _answers(self, whom: Address) -> bool:
+        try:
+            async with asyncio.timeout(self._dead_after_s / _GREETINGS), self._connection(whom):
+                return True
+        except _NOT_REACHED:
+            return False
 
     async def _ask(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: dict[str, Any]

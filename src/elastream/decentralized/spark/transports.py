@@ -46,7 +46,7 @@ def transport_of(
     on_stale: Callable[[str], None],
 ) -> Transport:
     if settings.control == TCP:
-        return TcpTransport(protocol, run, record=record, on_stale=on_stale)
+        return TcpTransport(protocol, run, dead_after_s=settings.dead_after_s, record=record, on_stale=on_stale)
     from elastream.decentralized.spark.kafka_control import KafkaControl  # with a client of Kafka, an extra
 
     where = {"servers": settings.kafka_servers, "topics": settings.topics}
