@@ -92,8 +92,8 @@ def test_three_operators_that_are_killed_while_they_scale(make: MakeLock) -> Non
     plan = {"a": [BOTH, D], "b": [TWICE, BOTH], "c": [D, L]}
     kills = dict.fromkeys(("a/1", "b/1", "b/2", "b/1.1", "c/1"), 2)
     model = ControlModel(make, flow("a", "b", "c"), plan, newcomers=L, kills=kills)
-    runs = [random_run(model, seed=seed) for seed in range(4)]
-    assert [run.violation for run in runs] == [None] * 4
+    runs = [random_run(model, seed=seed) for seed in range(2)]
+    assert [run.violation for run in runs] == [None] * 2
     assert all(run.nodes > 8 for run in runs), "there were copies"
 
 
