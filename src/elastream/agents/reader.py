@@ -7,8 +7,9 @@ is of the next reading: so one that hangs holds up no other, and is not asked ag
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
 from elastream.agents.engine_metrics import EngineMetrics
@@ -18,6 +19,8 @@ from elastream.policies.rules.metrics import METRICS
 
 _log = logging.getLogger(__name__)
 
+_Found = Mapping[str, Mapping[str, float]]
+
 
 @dataclass(kw_only=True)
 class Reader:
@@ -26,11 +29,7 @@ class Reader:
     engine: tuple[EngineMetrics, ...] = ()
     """What is said first gives way to what is said later."""
     _last_errors: dict[int, str] = field(default_factory=dict, init=False)
-    _under_way: dict[int, Future[Mapping[str, Mapping[str, float]]]] = field(default_factory=dict, init=False)
-    _threads: ThreadPoolExecutor = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._threads = ThreadPoolExecutor(max(1, len(self.engine)), thread_name_prefix="reading")
+    _under_way: dict[int, Future[_Found]] = field(default_factory=dict, init=False)
 
     @property
     def offers(self) -> tuple[str, ...]:
@@ -49,7 +48,7 @@ class Reader:
             return [{} for _ in wanted]
         for place in range(len(self.engine)):
             if place not in self._under_way:
-                self._under_way[place] = self._threads.submit(self.engine[place])
+                self._under_way[place] = _asked(self.engine[place])
         by_system = read_os(self.os_metrics.readers(), asked)
         wait(self._under_way.values(), patience_s)
         by_engine = [self._by_engine(place) for place in range(len(self.engine))]
@@ -58,7 +57,7 @@ class Reader:
             for operator, names in zip(self.operators, wanted, strict=True)
         ]
 
-    def _by_engine(self, place: int) -> Mapping[str, Mapping[str, float]]:
+    def _by_engine(self, place: int) -> _Found:
         """No data is better than an agent that ends: the engine may come up later, or be restarted."""
         if not self._under_way[place].done():
             return {}
@@ -71,6 +70,20 @@ class Reader:
             return {}
         self._last_errors.pop(place, None)
         return found
+
+
+def _asked(part: EngineMetrics) -> Future[_Found]:
+    """In a thread that does not keep the agent from ending, as those of a pool would."""
+    answer: Future[_Found] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(part())
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="reading", daemon=True).start()
+    return answer
 
 
 def _together(
