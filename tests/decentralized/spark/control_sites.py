@@ -117,6 +117,9 @@ class Site:
 
     def look_after(self) -> bool:
         """What the main loop of a process does; there are no records here. Whether it goes on."""
+        if self.folder.is_closed:
+            self.transport.stop()
+            return False
         for dead in self.protocol.left_behind():
             if take_over(self.sites.run, self.protocol.me, dead):
                 self.protocol.taken_over(dead)
@@ -143,7 +146,8 @@ class Sites(dict[str, Site]):
     def look_after(self) -> None:
         """What the supervisors do, and the main loops."""
         for me in sorted(self.wanted - self.keys()):
-            if not self.run.instance(me).has_ended:
+            folder = self.run.instance(me)
+            if not folder.has_ended and not folder.is_closed:
                 self[me] = Site(self, me)
         for me, site in list(self.items()):
             if not site.look_after():

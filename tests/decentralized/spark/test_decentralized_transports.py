@@ -18,8 +18,11 @@ import pytest
 from elastream.decentralized.protocol.decision import ScalingPolicy, Variant
 from elastream.decentralized.protocol.instance import InstancePhase
 from elastream.decentralized.protocol.link import Stale
+from elastream.decentralized.protocol.messages import Deletion
+from elastream.decentralized.protocol.wire import message_to_json
 from elastream.decentralized.spark import transports
-from elastream.decentralized.spark.folders import RunFolder, write_whole
+from elastream.decentralized.spark.folders import RunFolder, read_whole, write_whole
+from elastream.decentralized.spark.kafka_control import KafkaControl
 from elastream.decentralized.spark.settings import RunSettings
 from elastream.decentralized.spark.topic_names import control_topic, new_topics, records_topic
 from elastream.decentralized.spark.transports import check_same_data, check_transport, delete_topics, with_topics
@@ -75,6 +78,30 @@ def test_who_comes_back_on_its_folder_gets_what_was_said_meanwhile_once(sites: S
     wait_until(sites.at_rest, sites.story)
     assert sites["c/0"].protocol.incarnation == 2
     assert sites["c/0"].protocol.state.predecessors == {"b/0", "b/0.1"}
+
+
+def test_what_comes_twice_of_somebody_who_has_ended_is_dropped(
+    tmp_path: Path,
+) -> None:
+    with living_sites(tmp_path, OVER_TCP) as sites:
+        sites["b/0"].protocol.duplicate(1)
+        wait_until(lambda: sites.at_rest() and len(sites) == 4, sites.story)
+        sites["b/0.1"].protocol.leave()
+        wait_until(lambda: sites.at_rest() and len(sites) == 3, sites.story)
+        protocol, told = sites["a/0"].protocol, []
+        protocol.forget_ended(lambda one: sites.run.instance(one).has_ended)
+        over_kafka = KafkaControl(
+            protocol,
+            sites.run,
+            servers="127.0.0.1:1",
+            topics="none",
+            record=lambda event, **why: told.append((event, why)),
+            on_stale=told.append,
+        )
+        letter = {"to": "a/0", "incarnation": 1, "number": 1, "body": message_to_json(Deletion())}
+        over_kafka._receive("b/0.1", letter)
+        assert told == []
+        assert "b/0.1" not in (read_whole(sites["a/0"].folder.journal) or {})["incoming"]
 
 
 def test_a_copy_that_dies_for_good_is_given_up_and_what_waited_for_it_goes_on(tmp_path: Path) -> None:

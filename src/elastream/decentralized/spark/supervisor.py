@@ -1,8 +1,9 @@
 """Keeps one instance alive: `python -m elastream.decentralized.spark.supervisor RUN ADDRESS`.
 
 Every instance has one, started by the instance that made it. It does nothing but wait: when its instance dies it
-starts it again, when that has ended for good it ends too. There is nothing above it, and nobody takes over what an
-instance holds: it never gives up, and only waits longer where starts keep failing (exponential backoff).
+starts it again, when that has ended for good it ends too. There is nothing above it, and nobody takes over what a
+keeper holds: it never gives up, and only waits longer where starts keep failing (exponential backoff). A copy that
+its neighbours have given up meanwhile (`takeover.py`) is refused at its next start.
 """
 
 from __future__ import annotations
