@@ -2,8 +2,7 @@
 
 The day is the last weekday of the bundled week of New York's taxis, whose mornings double within an hour.
 `ds2-forecast` begins with the rates of the four days before it; `ds2` at the same utilization is what it is where
-it trusts no forecast. They run in alternating
-order, so that a machine that gets busier favours neither.
+it trusts no forecast. They run in alternating order, so that a machine that gets busier favours neither.
 
 What a record costs is emulated, by a wait in the JVM that needs no core.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -139,7 +140,10 @@ def test_a_fall_is_followed(at_dusk: Forecaster) -> None:
 
 
 def test_without_trust_it_is_the_reactive_policy_exactly() -> None:
-    for forecaster in (None, learned(0.05), learned(2, rate=1000.0)):
+    random = Random(1)
+    around_a_level = Forecaster().warmed((EVERY_S * row, random.gauss(1000, 50)) for row in range(480))
+    assert max(one.share for one in around_a_level.scores) == 1.0
+    for forecaster in (None, learned(0.05), learned(2, rate=1000.0), around_a_level):
         for instances in (4, 10, 30):
             reactive, ahead = asked(forecaster, instances), asked(forecaster, instances, **EXPECTING)
             assert ahead.advice == reactive.advice
