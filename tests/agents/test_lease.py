@@ -147,10 +147,11 @@ def test_nobody_is_taken_for_dead_whose_lock_was_deleted(
     tmp_path: Path, another: Callable[[], SqliteLease], clock: Clock
 ) -> None:
     """As by what tidies up old files: each of two masters then took the other for dead, again and again."""
-    leads, second = another(), another()
+    leads = another()
     lease = leads.take("leads", lasts_s=SHORT_S)
     assert lease is not None
     (tmp_path / "lock").unlink()
+    second = another()
     assert second.take("second", lasts_s=SHORT_S) is None
     assert leads.renew(lease, lasts_s=SHORT_S)
     assert second.take("second", lasts_s=SHORT_S) is None
