@@ -191,7 +191,12 @@ class Trail:
     def in_bursts(self) -> bool:
         """Whether its output comes now and then, and nothing between; also where it comes in most windows and is
         missing in some."""
-        return bool(self._ends) or len(_stops(_quiet(self.spans))) >= _CONFIRMED
+        return bool(self._ends) or len(_stops(self._quiet)) >= _CONFIRMED
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether those behind it get much at once, and then nothing for a while, within a window or over several."""
+        return self.in_bursts or self._in_lumps
 
     @cached_property
     def _in_lumps(self) -> bool:
@@ -205,8 +210,12 @@ class Trail:
         return lumps or scatter(ratios) > _LUMPY_SCATTER
 
     @cached_property
+    def _quiet(self) -> Mapping[int, bool]:
+        return _quiet(self.spans)
+
+    @cached_property
     def _ends(self) -> Sequence[int]:
-        return _burst_ends(self.spans)
+        return _burst_ends(self._quiet)
 
     @cached_property
     def _whole_periods(self) -> Sequence[Span] | None:
@@ -274,13 +283,12 @@ def _still_alike(values: Sequence[float | None]) -> int:
     return len(values) - known[new_level(_known(values), confirmed_by=_CONFIRMED, least=_LEAST_STEP)]
 
 
-def _burst_ends(spans: Sequence[Span]) -> list[int]:
+def _burst_ends(quiet: Mapping[int, bool]) -> list[int]:
     """The last window of each burst of output; none where it does not come in bursts.
 
     A burst that the newest window has may go on, and counts only if there are no others. Windows in which there
     was nothing to do say nothing.
     """
-    quiet = _quiet(spans)
     if sum(quiet.values()) < max(1.0, _IN_BURSTS * len(quiet)):
         return []
     return _stops(quiet) or [max(quiet)]
@@ -301,7 +309,7 @@ def _quiet(spans: Sequence[Span]) -> Mapping[int, bool]:
 
 def _grain(spans: Sequence[Span]) -> float:
     """The relative error of a sum over whole periods, when periods are of different numbers of windows."""
-    ends = _burst_ends(spans)
+    ends = _burst_ends(_quiet(spans))
     if not ends:
         outs = [span.out for span in spans]
         return (max(outs) - min(outs)) / (2 * math.fsum(outs)) if any(outs) else _UNSEEN
@@ -340,7 +348,8 @@ class Evidence:
         for name, measured in snapshot.measurements.items():
             if snapshot.is_complete_for(name):
                 trail = trails.get(name, Trail())
-                trails[name] = trail.with_span(_span(snapshot, name, measured, trail, timed=timed))
+                uneven = any(self.trails[one].is_uneven for one in self._before(snapshot, name)[1:])
+                trails[name] = trail.with_span(_span(snapshot, name, measured, trail, timed=timed, uneven=uneven))
         arrivals = {
             name: self.arrivals.get(name, Arrivals()).with_rate(rate, snapshot.newest_rates.get(name))
             for name, rate in snapshot.source_rates.items()
@@ -421,11 +430,15 @@ class Evidence:
 NO_EVIDENCE = Evidence()
 
 
-def _span(snapshot: Snapshot, name: str, measured: Measurement, trail: Trail, *, timed: bool) -> Span:
+def _span(
+    snapshot: Snapshot, name: str, measured: Measurement, trail: Trail, *, timed: bool, uneven: bool
+) -> Span:
+    """`uneven`: what it gets comes in bursts, between which it may be without work, however much waits in one."""
     totals = measured.totals
     waiting = totals.backlog if totals.overdue is None else totals.overdue
     before = trail.spans[-1].waiting if trail.spans else None
-    all_the_time = before is not None and before >= measured.observed_per_s and measured.utilization >= _COUNTS
+    enough = totals.records_in if uneven else measured.observed_per_s
+    all_the_time = before is not None and before >= enough and measured.utilization >= _COUNTS
     # counts are exact, times are not: what took less than waited for it was never without
     never_without = totals.overdue is not None or (before is not None and before >= totals.records_in)
     return Span(
