@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from elastream.engines.spark.lasting_checkpoint import mend
+from elastream.engines.spark import lasting_checkpoint
+from elastream.engines.spark.lasting_checkpoint import mend, sync_state
 
 LEFT = ("offsets/.0.a7e1.tmp", "state/0/_metadata/metadata", "state/0/3/_metadata/schema")
 OFFSETS = 'v1\n{"conf":{}}\n{"record":1,"commit":1}'
@@ -43,3 +45,26 @@ def test_nothing_goes_where_a_batch_is_known(tmp_path: Path, known: dict[str, st
     written(tmp_path, files)
     assert mend(tmp_path) == []
     assert found(tmp_path) == sorted(files)
+
+
+def test_a_file_that_spark_takes_away_while_state_is_brought_to_the_disk_fails_no_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its maintenance renames snapshots at any time: "No such file ... 110.zip.tmp.crc" failed two batches in five
+    minutes."""
+    written(tmp_path, {"state/0/9/110.changelog": "whole", "state/0/9/.110.zip.tmp.crc": "soon gone"})
+    listed = os.scandir
+
+    def taken_away_after(folder: Path) -> list[os.DirEntry[str]]:
+        entries = list(listed(folder))
+        for entry in entries:
+            if entry.name.endswith(".crc"):
+                Path(entry.path).unlink()
+        return entries
+
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "scandir", taken_away_after)
+    monkeypatch.setattr(lasting_checkpoint, "is_syncing", lambda: True)
+    monkeypatch.setattr(lasting_checkpoint, "sync_files", lambda files, **_: synced.extend(files))
+    sync_state(tmp_path, since_ns=tmp_path.stat().st_mtime_ns)
+    assert [path.name for path in synced] == ["110.changelog"]

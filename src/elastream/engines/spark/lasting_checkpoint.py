@@ -153,8 +153,16 @@ def _newer(folder: Path, since_ns: int) -> Iterator[Path]:
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             yield from _newer(Path(entry.path), since_ns)
-        elif entry.stat().st_mtime_ns >= since_ns:
+        elif _written_ns(entry) >= since_ns:
             yield Path(entry.path)
+
+
+def _written_ns(entry: os.DirEntry[str]) -> int:
+    """Long ago, where it is gone: Spark's own maintenance renames what it has written, and deletes what is old."""
+    try:
+        return entry.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _sources(checkpoint: Path) -> list[Path]:
