@@ -82,6 +82,8 @@ def test_an_option_whose_name_is_not_even_text_is_refused() -> None:
         ({"share": float("nan")}, "share must be a number, found NaN"),
         ({"share": "nan"}, "share must be a number, found NaN"),
         ({"share": "inf"}, "share must be from 0.01 to 1, found inf"),
+        ({"interval_s": float("inf")}, "interval_s must be a finite number, found inf"),
+        ({"catch_up_s": float("inf")}, "catch_up_s must be a finite number, found inf"),
     ],
 )
 def test_values_out_of_bounds_are_refused_with_their_bounds(given: dict[str, Any], message: str) -> None:

@@ -164,7 +164,7 @@ def _value(hint: Any, info: OptionInfo, raw: Any) -> Any:
 
 
 def check_bounds(options: Any) -> None:
-    """For `__post_init__`: refuse values outside the declared bounds, and NaN anywhere."""
+    """For `__post_init__`: refuse values outside the declared bounds, and NaN or infinity anywhere."""
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -175,6 +175,8 @@ def check_bounds(options: Any) -> None:
             raise InvalidInput(f"{name} must be a number, found NaN")
         if (least is not None and value < least) or (most is not None and value > most):
             raise InvalidInput(f"{name} must be {_bounds_text(least, most)}, found {value:g}")
+        if math.isinf(value):
+            raise InvalidInput(f"{name} must be a finite number, found {value}")
 
 
 def _bounds_text(least: float | None, most: float | None) -> str:

@@ -44,6 +44,12 @@ def refused(**changes: Any) -> str:
     return str(error.value)
 
 
+@pytest.mark.parametrize("field", ["instance", "instances"])
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf])
+def test_instances_are_counted(field: str, value: float) -> None:
+    assert refused(**{field: value}).startswith(f"reading of 'map': {field} must be at ")
+
+
 @pytest.mark.parametrize("field", ["useful_s", "records_in", "records_out", *MEASURED_BY_SOME])
 @pytest.mark.parametrize("value", NOT_A_COUNT)
 def test_what_cannot_be_counted_is_refused_by_instance_and_field(field: str, value: float) -> None:

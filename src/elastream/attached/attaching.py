@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import re
 import tempfile
 import threading
@@ -67,8 +68,8 @@ class AttachOptions:
             raise InvalidInput(
                 f"policy {self.policy}: not from outside of Spark; it is good for {info(self.policy).good_for}"
             )
-        if self.latency_s is not None and self.latency_s <= 0:
-            raise InvalidInput(f"latency must be above 0, found {self.latency_s:g} s: no batch takes no time")
+        if self.latency_s is not None and not 0 < self.latency_s < math.inf:
+            raise InvalidInput(f"latency must be a finite number above 0, found {self.latency_s:g} s")
         if self.min_executors < 1:
             raise InvalidInput(f"min_executors must be at least 1, found {self.min_executors}")
         if self.max_executors is not None and self.max_executors < self.min_executors:

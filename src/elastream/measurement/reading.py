@@ -99,10 +99,8 @@ class Reading:
     look at nothing else: a zero among the fields above may then mean that nobody measured it."""
 
     def __post_init__(self) -> None:
-        for field, least in (("instance", 0), ("instances", 1)):
-            if getattr(self, field) < least:
-                found = f"{field} must be at least {least}, found {getattr(self, field)}"
-                raise InvalidInput(f"reading of {self.operator!r}: {found}")
+        if not (0 <= self.instance <= MOST_AMOUNT and 1 <= self.instances <= MOST_AMOUNT):  # nor is NaN
+            self._refuse_instances()
         for field, value in zip(QUANTITIES, _amounts(self), strict=True):
             if value is not None and not 0 <= value <= MOST_AMOUNT:  # most are right, and there are many
                 self._check(field, value)
@@ -123,6 +121,13 @@ class Reading:
     def _name(self) -> str:
         which = f"instance {self.instance}" if self.instances == 1 else f"{self.instances} instances"
         return f"reading of {self.operator!r} {which}"
+
+    def _refuse_instances(self) -> None:
+        for field, least in (("instance", 0), ("instances", 1)):
+            value = getattr(self, field)
+            if not least <= value <= MOST_AMOUNT:
+                expected = f"at most {MOST_AMOUNT:g}" if value > MOST_AMOUNT else f"at least {least}"
+                raise InvalidInput(f"reading of {self.operator!r}: {field} must be {expected}, found {value}")
 
     def _check(self, field: str, value: float) -> None:
         if not 0 <= value <= MOST_AMOUNT:
