@@ -133,6 +133,15 @@ class TestWindows:
         followed = run.plan_at(at_s + 2 * Knobs().interval_s + DOWNTIME_S)
         assert min(followed.values()) >= 9, acted_after(run, at_s)
 
+    @pytest.mark.parametrize("phase_s", [0.4, 4.1])
+    def test_nor_what_fires_more_often_than_is_looked(self, phase_s: float) -> None:
+        """5 → 6 → 5 ..., six actions an hour: behind a window of 7 s, looked at every 10 s with 10 % noise, some
+        windows looked as if all that the sink did was all that it can."""
+        operators = {"count": replace(firing(7.0), phase_s=phase_s), "sink": SINK}
+        model = replace(pipeline(operators, noise=0.1), step_s=1.0)
+        run = simulate(model, create("ds2"), Knobs(interval_s=10.0), duration_s=2.5 * HOUR_S)
+        assert len(acted_after(run, HOUR_S)) <= 2
+
     def test_a_step_of_the_load_is_followed_at_once(self) -> None:
         windowed = needing(2.0, window_s=60.0)
         load = Steps(steps=((0, RATE), (HOUR_S, 2 * RATE)))
@@ -172,6 +181,15 @@ class TestStalls:
         for _ in range(25):
             story.sees(load=400, each=105, share=1.0)
         assert story.plan == plan_of(4)
+
+    @pytest.mark.parametrize("policy", ["ds2", "ds2-learned"])
+    @pytest.mark.parametrize("after", [0, 1, 2])
+    def test_a_stall_right_after_an_action_is_not_followed(self, policy: str, after: int) -> None:
+        """8 → 78: of one window or two there is no telling a stall from what a record costs now."""
+        story = Story(create(policy), plan=plan_of(2), rollback_intervals=2)
+        for each in (105.0, *[105.0] * after, 10.5, *[105.0] * 5):
+            story.sees(load=400, each=each)
+        assert [decision.after for decision in story.decisions] == [plan_of(4)]
 
     def test_half_of_the_instances_reporting_decide_nothing(self) -> None:
         """10 → 19."""

@@ -59,6 +59,15 @@ class TestCost:
         trail = seen(*map(window, SCATTERED), window(0.98, saturated=True), *map(window, SCATTERED))
         assert needed(trail) == pytest.approx(4.5, rel=0.01)
 
+    def test_right_after_a_change_of_parallelism_one_dear_window_is_not_believed_and_two_are(self) -> None:
+        """8 → 78: a stall, or the price of now, which nobody can tell from one window."""
+        before = [replace(window(0.9), parallelism=2 * INSTANCES) for _ in range(3)]
+        usual, dear = window(0.9), replace(window(0.9), records_in=COMES_IN / 10)
+        assert needed(seen(*before, dear)) == pytest.approx(4.5)
+        assert needed(seen(*before, usual, dear)) == pytest.approx(4.5)
+        assert needed(seen(*before, dear, usual)) == pytest.approx(4.5)
+        assert needed(seen(*before, dear, dear)) == pytest.approx(45.0)
+
 
 class TestStandingQueue:
     def test_it_stands_where_the_operator_was_always_busy(self) -> None:

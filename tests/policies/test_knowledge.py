@@ -99,10 +99,20 @@ def test_the_average_follows_slow_change() -> None:
     assert knowledge.of("map")[0].true_per_s == pytest.approx(120.0, rel=0.01)
 
 
-def test_a_contradiction_means_that_everything_earlier_is_forgotten() -> None:
-    knowledge = after(window(instances=1, each=100), window(instances=2, each=90), window(instances=1, each=50))
+def test_what_two_windows_contradict_is_forgotten_with_everything_earlier() -> None:
+    changed = window(instances=1, each=50)
+    knowledge = after(window(instances=1, each=100), window(instances=2, each=90), changed, changed)
 
     assert knowledge.of("map") == (CapacityPoint(parallelism=1, true_per_s=50.0),)
+
+
+def test_one_window_that_stalled_makes_nothing_forgotten() -> None:
+    """A curve that was known is not learned anew, with actions, because of it."""
+    usual, stalled = window(instances=2, each=90), window(instances=2, each=9)
+
+    assert capacities(after(window(instances=1), usual, stalled)) == {1: 100.0, 2: 180.0}
+    assert capacities(after(window(instances=1), usual, stalled, usual, stalled)) == {1: 100.0, 2: 180.0}
+    assert capacities(after(window(instances=1), stalled, usual)) == {1: 100.0, 2: 180.0}
 
 
 def test_only_so_many_parallelisms_are_remembered() -> None:

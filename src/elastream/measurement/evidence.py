@@ -33,6 +33,8 @@ _MOST = 120  # windows that are kept
 _LEAST_STEP = 0.2  # of a cost or a selectivity: what fires moves them by less; of a load that asks for a new plan
 _SAME_SIZE = 0.1  # of the instances
 _CONFIRMED = 2  # windows in a row that make a step of a cost or of a selectivity, and stops that make bursts
+_STALLED = 2.0  # times what a record costs in other windows: a stall, unless the next window says the same
+_BEFORE = 3  # windows that tell what it cost before a change
 _QUIET = 0.1  # of the mean output: a window with less lies between two bursts
 _IN_BURSTS = 0.15  # of the windows at least are quiet, where the output comes in bursts
 _HOT, _HOT_FOR = 3, 20  # windows whose median tells of skew, and for how many it is believed
@@ -121,6 +123,7 @@ class Trail:
             return None
         if self._in_lumps:
             return self._cost_over_periods(self.spans[-self.same_cost :])
+        spans = self._believed(spans)
         # not the mean: one stall would move it, and useful time is never longer than the window, so that of a busy
         # operator is cut off on one side
         costs = [span.useful_s / span.records_in for span in spans]
@@ -128,6 +131,20 @@ class Trail:
         timed = Estimate(value=median(costs), error=MEDIAN * spread / math.sqrt(len(spans)))
         counted = _counted([span for span in spans if span.saturated])
         return timed if counted is None or _contradicts(timed, counted) else counted
+
+    def _believed(self, spans: Sequence[Span]) -> Sequence[Span]:
+        """Right after a change of parallelism there are too few windows to tell a stall from what a record costs
+        now: of two so different ones the cheaper counts, and of one that is so much dearer than those before the
+        change the next one will tell."""
+        if len(spans) > _CONFIRMED:
+            return spans
+        usual = _STALLED * min(_known([span.cost_s for span in spans]))
+        kept = [span for span in spans if (span.cost_s or 0.0) <= usual]
+        before = [span for span in self.spans[: -self.same_cost] if span.has_cost][-_BEFORE:]
+        dear = len(kept) == 1 and bool(before)
+        if dear and (kept[0].cost_s or 0.0) > _STALLED * median(_known([span.cost_s for span in before])):
+            return before
+        return kept
 
     def selectivity(self, consumer: str) -> Estimate | None:
         """Records out for each one in; None where none went in."""
@@ -195,7 +212,7 @@ class Trail:
 
     @property
     def is_uneven(self) -> bool:
-        """Whether those behind it get much at once, and then nothing for a while, within a window or over several."""
+        """Whether those behind it get much at once and then nothing, within a window or over several."""
         return self.in_bursts or self._in_lumps
 
     @cached_property

@@ -1,8 +1,8 @@
 """What was learned from earlier windows, kept as a value that is handed to the policies.
 
 For each operator a few points (parallelism, true processing rate of all instances together), newest last. A
-point that contradicts an older one at the same parallelism means that the operator now behaves differently, so
-what was known before is forgotten.
+point that contradicts an older one at the same parallelism, in two windows in a row, means that the operator now
+behaves differently, so what was known before is forgotten. In one window it may have stalled.
 
 A capacity that was seen at saturation is a count of records; one that was not is a quotient of useful time, which
 is timed and noisy. So what was seen at saturation takes the place of what was timed, and what is timed later
@@ -51,6 +51,8 @@ class CapacityPoint:
     """How many windows went into it."""
     age: int = 0
     """How many windows ago it was last seen."""
+    doubted: bool = False
+    """The last window contradicted it: a stall, unless the next one does so, too."""
 
 
 _CORRECTED = 10  # windows
@@ -195,7 +197,9 @@ def _merged(known: tuple[CapacityPoint, ...], new: CapacityPoint) -> tuple[Capac
     if same is None:
         return (*others, new)[-_MOST_POINTS:]
     if abs(new.true_per_s - same.true_per_s) > CHANGED * same.true_per_s:
-        return (new,)
+        if same.windows == 1 and new.true_per_s > same.true_per_s:
+            return (*others, new)  # of the first two windows one had stalled: nothing ever looks better than it is
+        return (new,) if same.doubted else (*others, replace(same, doubted=True, age=0))
     merged = CapacityPoint(
         parallelism=new.parallelism,
         true_per_s=same.true_per_s + _weight(same, new) * (new.true_per_s - same.true_per_s),
