@@ -807,3 +807,45 @@ def test_where_the_state_is_most_of_the_work_it_says_so(rate: float, told: bool)
     proposal = DS2()(replace(one_operator(rate=rate, operator=stateful), batch_costs={"map": cost}))
 
     assert proposal.names(ReasonKind.STATE) == (("map",) if told else ())
+
+
+@pytest.mark.parametrize(
+    ("overdue", "held_back", "grows"),
+    [
+        ([4_500, 4_600, 4_400, 4_500], False, True),
+        ([4_500, 4_600, 0, 4_500], False, False),  # it had time left in between
+        ([4_500, 4_600, 4_400, 4_500], True, False),  # by those after it
+    ],
+)
+def test_what_was_done_while_records_were_always_overdue_counts_and_not_what_batches_seem_to_cost(
+    overdue: list[float], held_back: bool, grows: bool
+) -> None:
+    """Three instances can do 2,390/s by their batches, so 4,500 records beside 1,770/s seemed as good as gone:
+    they did 1,800/s, and the records waited for a minute."""
+    cost = BatchCost(
+        per_record_s=0.00107,
+        per_task_s=0.23,
+        per_state_partition_s=0.0,
+        state_partitions=0,
+        driver_s=0.23,
+        balance=1.0,
+        longest_batch_s=3.0,
+    )
+    knowledge = NOTHING_KNOWN
+    for number, records in enumerate(overdue):
+        reading = Reading(
+            operator="map",
+            instances=3,
+            window_s=10.0,
+            useful_s=24.0,
+            records_in=18_000.0,
+            records_out=0.0,
+            backlog=records + 5_000,
+            overdue=records,
+            wait_out_s=29.0 if held_back else None,
+        )
+        rates, edges = {"source": 1_770.0}, chain("source", "map")
+        snapshot = snapshot_of(edges=edges, source_rates=rates, readings=[reading], parallelism={"map": 3})
+        snapshot = replace(snapshot, batch_costs={"map": cost}, at_s=10.0 * number)
+        knowledge = knowledge.with_snapshot(snapshot)
+    assert (DS2()(snapshot, knowledge).parallelism["map"] > 3) == grows

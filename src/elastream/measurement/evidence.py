@@ -38,6 +38,7 @@ _BEFORE = 3  # windows that tell what it cost before a change
 _QUIET = 0.1  # of the mean output: a window with less lies between two bursts
 _IN_BURSTS = 0.15  # of the windows at least are quiet, where the output comes in bursts
 _HOT, _HOT_FOR = 3, 20  # windows whose median tells of skew, and for how many it is believed
+_OVERDUE = 3  # windows in a row: batches are counted when they end, and a window may lack one
 _STANDS = 20  # windows at most that a queue must be there to be a standing one
 _ALWAYS_BUSY = 0.95  # share of the time, by the median of the windows: it is measured with noise
 _LUMPY, _LUMPY_SCATTER = (
@@ -199,6 +200,18 @@ class Trail:
         return min(waiting) if median(span.busy for span in last) >= _ALWAYS_BUSY else 0.0
 
     @property
+    def overdue_per_s(self) -> float | None:
+        """What an operator in batches did in its last windows, where at both ends of each something was overdue:
+        it had more to do all the time. None where that is not so, one key held it up, or a batch failed."""
+        spans = self.spans[-min(_OVERDUE + 1, self.same_size) :]
+        told = spans[1:]
+        if len(told) < _OVERDUE or not all(one.timed and one.records_in > 0 and not one.hottest for one in told):
+            return None
+        if not all(one.waiting for one in spans):
+            return None
+        return math.fsum(one.records_in for one in told) / math.fsum(one.window_s for one in told)
+
+    @property
     def hottest(self) -> float | None:
         """The share of the records that the hottest key has; None where no key stands out."""
         known = [span.hottest for span in self.spans[-_HOT_FOR:] if span.hottest is not None][-_HOT:]
@@ -348,6 +361,8 @@ class Seen:
     """The share of the records that the hottest key has, of operators in which one stands out."""
     ages: Mapping[str, int] = field(default_factory=dict)
     """Windows since a record was last timed."""
+    overdue_per_s: Mapping[str, float] = field(default_factory=dict)
+    """What operators in batches do that had always something overdue: they cannot do more."""
     room: Mapping[str, float] = field(default_factory=dict)
     """The share by which the load of each source will rise until a decision is in force."""
     stepped_up: bool = False
@@ -396,6 +411,11 @@ class Evidence:
             errors=self._errors(snapshot),
             hottest={name: hot for name, trail in self.trails.items() if (hot := trail.hottest) is not None},
             ages={name: trail.age for name, trail in self.trails.items()},
+            overdue_per_s={
+                name: per_s
+                for name in snapshot.batch_costs
+                if name in self.trails and (per_s := self.trails[name].overdue_per_s) is not None
+            },
             room={name: arrivals.room for name, arrivals in self.arrivals.items()},
             stepped_up=any(arrivals.stepped_up for arrivals in self.arrivals.values()),
         )

@@ -27,7 +27,7 @@ from elastream.measurement import Snapshot
 from elastream.measurement.batch_cost import BatchCost
 from elastream.measurement.evidence import Seen
 from elastream.measurement.flow import Flow, behind, flow, flow_at
-from elastream.measurement.thresholds import NO_CORE
+from elastream.measurement.thresholds import HELD_BACK, NO_CORE
 from elastream.options import check_bounds, option
 from elastream.policies.advice import because, bounded, measured, no_data, whole
 from elastream.policies.bottleneck import ROUNDING, Asked, Caps, caps, expected_share, limits, moved
@@ -51,6 +51,7 @@ _SURE_TO_SHRINK = 4.0  # as nothing is lost by waiting
 _WORTH = 0.05  # of the instances must be saved for an action to pay
 _CATCH_UP_WINDOWS = 2.0  # windows in which a queue is to be gone
 _MOSTLY_STATE = 0.5  # of the work of a batch
+_MOST_DEARER = 1.5  # times what its batches say: beyond that something else holds it up
 _TELLING_ROOM = 0.01  # less is told to nobody
 _TELLING_RESERVE = 0.001
 _BEHIND_S = 1.0  # of what it must process: with more waiting in every window, it is behind
@@ -172,7 +173,7 @@ class DS2:
         even = self._even_curve(seen.snapshot, knowledge, name)
         hottest = seen.hottest.get(name)
         if even is None or hottest is None:
-            return even
+            return _as_counted(even, seen, name) if isinstance(even, BatchCost) else even
         if isinstance(even, BatchCost):
             even = replace(even, balance=1.0)  # that of uneven tasks is what the hottest key makes of it
         return Skewed(even, hottest)
@@ -481,6 +482,16 @@ def _reserves(snapshot: Snapshot, knowledge: Knowledge, ahead: Foresight) -> Map
         return {}
     errors = knowledge.evidence.capacity_errors(snapshot)
     return {name: ahead.reserve(error) for name, error in errors.items()}
+
+
+def _as_counted(cost: BatchCost, seen: Seen, name: str) -> BatchCost:
+    """What it did while something was always overdue is counted, and surer than what its batches seem to cost: by
+    those a queue may seem to be as good as gone that never goes. Not where it was held back."""
+    counted, rates = seen.overdue_per_s.get(name), seen.snapshot.measurements.get(name)
+    if counted is None or rates is None or (rates.wait_out_share or 0.0) > HELD_BACK:
+        return cost
+    dearer = cost.capacity(seen.snapshot.plan[name]) / counted
+    return replace(cost, per_record_s=cost.per_record_s * min(_MOST_DEARER, dearer)) if dearer > 1 else cost
 
 
 def _flow(seen: Seen, asked: Asked, capped: Caps) -> Flow:
