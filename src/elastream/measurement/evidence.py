@@ -119,12 +119,12 @@ class Trail:
         period = self._whole_periods
         if period is not None:
             return self._cost_over_periods(period)
-        spans = [span for span in self.spans[-self.same_cost :] if span.has_cost] if self.same_cost else []
-        if not spans:
+        timed_spans = [span for span in self.spans[-self.same_cost :] if span.has_cost] if self.same_cost else []
+        if not timed_spans:
             return None
         if self._in_lumps:
             return self._cost_over_periods(self.spans[-self.same_cost :])
-        spans = self._believed(spans)
+        spans = self._believed(timed_spans)
         # not the mean: one stall would move it, and useful time is never longer than the window, so that of a busy
         # operator is cut off on one side
         costs = [span.useful_s / span.records_in for span in spans]
