@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from elastream.decentralized.errors import IllegalEvent
+from elastream.decentralized.protocol.control import Controller, ControlState
 from elastream.decentralized.protocol.instance import (
     Bereavement,
     InstancePhase,
@@ -167,6 +168,15 @@ def test_a_keeper_is_never_given_up() -> None:
         K.suspect(RUNS, "c/0")
     with pytest.raises(IllegalEvent, match="nothing to take over"):
         K.taken_over(RUNS, "b/0.1")
+
+
+def test_who_was_only_suspected_and_left_is_forgotten() -> None:
+    """Else whoever it was asked about would be asked for as long as the run lasts."""
+    controller = Controller(Place.of("b/0", FLOW, keeper=True))
+    asked = replace(after(K, RUNS, ("a/0", Suspicion("b/0.1"))).state, asked_about=frozenset({"c/0.7"}))
+    state = controller.forgotten(ControlState(instance=asked), {"b/0.1", "c/0.7"})
+    assert state.instance == RUNS
+    assert controller.forgotten(ControlState(instance=asked), ()).instance == asked
 
 
 # Each rule, taken out

@@ -73,9 +73,11 @@ class ControlState:
 
     @property
     def former(self) -> frozenset[Address]:
-        """Whom it has a link with and who is no neighbour: who left, and the copies that it made."""
+        """Whom it has a link with, or a question about, and who is no neighbour: who left, and the copies that it
+        made."""
         neighbours = self.instance.successors | self.instance.predecessors
-        return frozenset(self.outgoing.keys() | self.incoming.keys()) - neighbours
+        asked = self.instance.asked_about | {one.dead for one in self.instance.estates}
+        return frozenset(self.outgoing.keys() | self.incoming.keys() | asked) - neighbours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,6 +185,15 @@ class Controller:
         """Without the links with those that have ended. They do so only when all that they said was acknowledged,
         so nothing comes again whose number would have to be known; and no address is used twice."""
         gone = state.former.intersection(ended)
+        suspected = {
+            one for one in state.instance.estates if one.stage is Bereavement.SUSPECTED and one.dead in gone
+        }
+        instance = replace(
+            state.instance,
+            asked_about=state.instance.asked_about - gone,
+            estates=tuple(one for one in state.instance.estates if one not in suspected),
+        )
+        state = replace(state, instance=instance)
         return replace(state, outgoing=_without(state.outgoing, gone), incoming=_without(state.incoming, gone))
 
 
