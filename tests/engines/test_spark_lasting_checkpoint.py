@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from elastream.engines.spark import lasting_checkpoint
-from elastream.engines.spark.lasting_checkpoint import mend, sync_state
+from elastream import whole_files
+from elastream.engines.spark.lasting_checkpoint import StateFiles, mend
 
 LEFT = ("offsets/.0.a7e1.tmp", "state/0/_metadata/metadata", "state/0/3/_metadata/schema")
 OFFSETS = 'v1\n{"conf":{}}\n{"record":1,"commit":1}'
@@ -47,24 +48,38 @@ def test_nothing_goes_where_a_batch_is_known(tmp_path: Path, known: dict[str, st
     assert found(tmp_path) == sorted(files)
 
 
-def test_a_file_that_spark_takes_away_while_state_is_brought_to_the_disk_fails_no_batch(
+def test_what_is_new_in_a_state_is_synced_once_also_where_spark_renames_it_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its maintenance renames snapshots at any time: "No such file ... 110.zip.tmp.crc" failed two batches in five
-    minutes."""
-    written(tmp_path, {"state/0/9/110.changelog": "whole", "state/0/9/.110.zip.tmp.crc": "soon gone"})
-    listed = os.scandir
+    old = "state/0/3/12.changelog"
+    written(tmp_path, {"state/0/3/.40.zip.3506.tmp": "PK", "state/0/3/41.changelog": "changes", old: "long there"})
+    os.utime(tmp_path / old, (1.0, 1.0))
+    opens, synced = os.open, list[str]()
 
-    def taken_away_after(folder: Path) -> list[os.DirEntry[str]]:
-        entries = list(listed(folder))
-        for entry in entries:
-            if entry.name.endswith(".crc"):
-                Path(entry.path).unlink()
-        return entries
+    def renamed_before_it_is_opened(path: Path, flags: int) -> int:
+        beside = tmp_path / "state/0/3/.40.zip.3506.tmp"
+        if beside.exists():
+            beside.rename(beside.with_name("40.zip"))
+        opened = opens(path, flags)
+        synced.append(Path(path).name)
+        return opened
 
-    synced: list[Path] = []
-    monkeypatch.setattr(os, "scandir", taken_away_after)
-    monkeypatch.setattr(lasting_checkpoint, "is_syncing", lambda: True)
-    monkeypatch.setattr(lasting_checkpoint, "sync_files", lambda files, **_: synced.extend(files))
-    sync_state(tmp_path, since_ns=tmp_path.stat().st_mtime_ns)
-    assert [path.name for path in synced] == ["110.changelog"]
+    monkeypatch.setattr(os, "open", renamed_before_it_is_opened)
+    monkeypatch.setattr(whole_files, "_threads", lambda: SimpleNamespace(map=map))  # one after the other
+    state = StateFiles(tmp_path)
+    for expected in (["0", "3", "41.changelog", "state", tmp_path.name], ["3", "40.zip"], []):
+        synced.clear()
+        state.sync()
+        assert sorted(synced) == sorted(expected)
+    written(tmp_path, {"state/0/3/42.changelog": "more", "state/0/4/42.changelog": "of another partition"})
+    state.sync()
+    assert sorted(synced) == ["0", "3", "4", "42.changelog", "42.changelog"]
+
+
+@pytest.mark.parametrize("torn", ["", "\0" * 40, 'v1\n{"path":"a","batchId":7}\n{"path":"b","ba'])
+def test_what_a_source_had_written_down_is_torn_also_without_checksums(tmp_path: Path, torn: str) -> None:
+    whole = 'v1\n{"path":"a","batchId":6}'
+    logs = {"offsets/6": OFFSETS, "commits/6": COMMIT, "sources/0/6": whole, "sources/1/6": "v1\n1763580"}
+    written(tmp_path, {**logs, "sources/0/7": torn})
+    assert mend(tmp_path) == ["sources/0/7"]
+    assert found(tmp_path) == sorted(logs)

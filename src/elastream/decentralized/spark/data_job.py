@@ -31,7 +31,7 @@ from elastream.engines.spark.event_time import has_watermark
 from elastream.engines.spark.frames import check_frame, frame_of
 from elastream.engines.spark.identity import identity_of, unique_batch
 from elastream.engines.spark.jvm_lock import JvmLock
-from elastream.engines.spark.lasting_checkpoint import mend, sync_begun, sync_committed, sync_state
+from elastream.engines.spark.lasting_checkpoint import StateFiles, mend, sync_begun, sync_committed
 from elastream.engines.spark.local_paths import for_spark
 from elastream.engines.spark.pipeline import UNIQUE_ID, Kind, Pipeline, PipelineStep, takes_unique_id
 from elastream.engines.spark.same_folder import check_same_folder
@@ -133,6 +133,7 @@ class DataJob:
                 "along several ways that keep no order of event time: run it with `elastream run`"
             )
         mend(self._folder.checkpoint)
+        self._state_files = StateFiles(self._folder.checkpoint)
         self._query = (
             frame.writeStream.queryName("data")
             .outputMode(self._step.output_mode)
@@ -198,7 +199,7 @@ class DataJob:
     # In Spark's thread, for every batch
 
     def _write(self, frame: DataFrame, batch: int) -> None:
-        checkpoint, since_ns = self._folder.checkpoint, time.time_ns()
+        checkpoint = self._folder.checkpoint
         sync_committed(checkpoint)  # of the batch before: its input may be deleted from now on
         sync_begun(checkpoint, batch)
         came_s = self._load(batch) if self._inputs or self._topic_inputs else time.time()
@@ -214,7 +215,7 @@ class DataJob:
             elif self._pipeline.readers(step.name):
                 self._send(batch, records, came_s)
         if step.state_partitions is not None:
-            sync_state(checkpoint, since_ns=since_ns)
+            self._state_files.sync()
         self.batches += 1
         crash_point(CrashPoint.AFTER_THE_PUBLICATION, step.name)
 

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from elastream.whole_files import is_syncing, read_json, remove_lasting, sync_fi
 
 _CRC_HEADER = b"crc\x00"
 _LOGS = ("offsets", "commits")
-_CLOCKS_DIFFER_NS = 5_000_000_000  # the times of files are coarse, and on shared folders those of another machine
+_YOUNG_S = 600.0  # by far: half a minute is usual, and clocks differ on shared folders
 
 
 def sync_begun(checkpoint: Path, batch: int) -> None:
@@ -38,16 +39,29 @@ def sync_begun(checkpoint: Path, batch: int) -> None:
     sync_folders([checkpoint / "offsets", *(path.parent for path in own), *above, checkpoint, checkpoint.parent])
 
 
-def sync_state(checkpoint: Path, *, since_ns: int) -> None:
-    """What was written there since then lasts."""
-    if not is_syncing():
-        return
-    files, folders = [], set[Path]()
-    for path in _newer(checkpoint / "state", since_ns - _CLOCKS_DIFFER_NS):
-        files.append(path)
-        folders |= {folder for folder in path.parents if checkpoint in (folder, *folder.parents)}
-    sync_files(files, missing_ok=True)
-    sync_folders(folders)
+class StateFiles:
+    """Of a checkpoint. What Spark has written of a state it does not write again, so a look at the names tells
+    what is new among thousands of files. Of what was there before the first look, what is young counts as new."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        self._known: dict[Path, frozenset[str]] = {}
+
+    def sync(self) -> None:
+        """What came since the last call lasts."""
+        if not is_syncing():
+            return
+        is_first, files, folders = not self._known, list[Path](), list[Path]()
+        for folder, names, below in _looked_through(self._checkpoint / "state"):
+            new = names - self._known.get(folder, frozenset())
+            if is_first:
+                new = frozenset(name for name in new if _is_young(folder / name))
+            self._known[folder] = names
+            if new:
+                files += [folder / name for name in new - below]
+                folders.append(folder)
+        sync_files(files, missing_ok=True)  # snapshots are renamed meanwhile
+        sync_folders([*folders, self._checkpoint] if is_first else folders)
 
 
 def sync_committed(checkpoint: Path) -> None:
@@ -62,9 +76,9 @@ def begin_move(checkpoint: Path, batch: int) -> None:
     write_json(_moving(checkpoint), {"batch": batch})
 
 
-def end_move(checkpoint: Path, *, since_ns: int) -> None:
+def end_move(checkpoint: Path) -> None:
     """All that Spark has written is on the disk; now it counts."""
-    sync_state(checkpoint, since_ns=since_ns)
+    StateFiles(checkpoint).sync()
     for log in _LOGS:
         newest = _newest_file(checkpoint / log)
         sync_files(() if newest is None else _with_checksum(newest), missing_ok=True)
@@ -145,24 +159,24 @@ def _of_version(state: Path, version: int) -> list[Path]:
     return [path for path in state.rglob("*") if path.is_file() and name.match(path.name)]
 
 
-def _newer(folder: Path, since_ns: int) -> Iterator[Path]:
+def _looked_through(folder: Path) -> Iterator[tuple[Path, frozenset[str], frozenset[str]]]:
+    """A folder and those below it: the names in each, and which of them are folders."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
         return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _newer(Path(entry.path), since_ns)
-        elif _written_ns(entry) >= since_ns:
-            yield Path(entry.path)
+    below = frozenset(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    yield folder, frozenset(entry.name for entry in entries), below
+    for name in sorted(below):
+        yield from _looked_through(folder / name)
 
 
-def _written_ns(entry: os.DirEntry[str]) -> int:
-    """Long ago, where it is gone: Spark's own maintenance renames what it has written, and deletes what is old."""
+def _is_young(path: Path) -> bool:
+    """Not on the disk for sure: what is older than that the kernel has long brought there by itself."""
     try:
-        return entry.stat().st_mtime_ns
+        return path.stat().st_mtime > time.time() - _YOUNG_S
     except FileNotFoundError:
-        return 0
+        return False
 
 
 def _sources(checkpoint: Path) -> list[Path]:
@@ -199,8 +213,13 @@ def _is_whole(path: Path) -> bool:
 
 
 def _may_be_whole(path: Path) -> bool:
-    """Of a source, which writes what it likes: torn where the checksum says so, or where nothing is there."""
-    return path.stat().st_size > 0 and (_checksums(path) is None or _is_whole(path))
+    """Of a source, which writes what it likes: torn where its checksum says so; without one where nothing stands,
+    or what begins as an entry of Spark's does not end as one."""
+    if _checksums(path) is not None:
+        return _is_whole(path)
+    content = path.read_bytes()
+    lines = content.decode("utf-8", "replace").split("\n")
+    return content != b"" and b"\x00" not in content and all(_is_json(x) for x in lines if x.startswith("{"))
 
 
 def _has_checksum(path: Path) -> bool:

@@ -31,7 +31,7 @@ from elastream.engines.spark.channels.channel import DurableChannel
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.crash_points import CrashPoint, crash_point
-from elastream.engines.spark.lasting_checkpoint import mend, sync_begun, sync_state
+from elastream.engines.spark.lasting_checkpoint import StateFiles, mend, sync_begun
 from elastream.engines.spark.pipeline import UNIQUE_ID, PipelineStep, takes_unique_id
 from elastream.engines.spark.state import (
     RepartitionRefused,
@@ -112,6 +112,8 @@ class StepQuery:
         self._held_back_s = 0.0
         self._holding_since: float | None = None
         self._full: deque[FullBatch] = deque(maxlen=REMEMBERED)
+        self._state_files = StateFiles(workspace.checkpoint(step.name))
+        """Of the run: the next one may write some of them again."""
         self._watermarks: WatermarkKeeper | None = None
         """Of the run, where its plan has several."""
         self.state_can_move = workspace.state_folder is None
@@ -171,6 +173,7 @@ class StepQuery:
     def _begin(self, *, once: bool = False) -> None:
         self._stopping.clear()
         self._batch_ended = self._not_written = self.batch_begun = None
+        self._state_files = StateFiles(self._workspace.checkpoint(self.step.name))
         frame = self._build()
         if self.step.state_partitions is not None:
             if not once:  # the batch that is to be finished has its offsets
@@ -340,7 +343,7 @@ class StepQuery:
 
     def _write(self, frame: DataFrame, batch: int) -> None:
         self._batch_running.set()
-        checkpoint, since_ns = self._workspace.checkpoint(self.step.name), time.time_ns()
+        checkpoint = self._workspace.checkpoint(self.step.name)
         watermarks = self._watermarks
         self.batch_begun = batch
         try:
@@ -351,7 +354,7 @@ class StepQuery:
             began = time.monotonic()
             records = self._put_out(self._in_tasks(frame), batch)
             if self.step.state_partitions is not None:
-                sync_state(checkpoint, since_ns=since_ns)
+                self._state_files.sync()
             if watermarks is not None:
                 watermarks.batch_ends(batch)
             self.written[batch] = Written(records=records, held_back_s=held_back_s)

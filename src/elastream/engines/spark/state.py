@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -102,12 +101,12 @@ def repartition(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
         raise RepartitionRefused(
             f"Spark cannot move state where the path has spaces, or signs such as % and #: {checkpoint}"
         )
-    found, since_ns = look(checkpoint), time.time_ns()
+    found = look(checkpoint)
     begun = _newest(checkpoint / "offsets") or 0
     begin_move(checkpoint, begun if found.unfinished is not None else begun + 1)
     try:
         manager.repartition(where, partitions)
-        end_move(checkpoint, since_ns=since_ns)
+        end_move(checkpoint)
     except Exception as error:  # of several classes, some of them not translated from the JVM's
         reason = _reason(error)
         if _undo(checkpoint):
