@@ -20,6 +20,7 @@ from elastream.engines.spark.executors import is_local
 from elastream.engines.spark.failures import failure_of
 from elastream.engines.spark.jars import REPOSITORY_VARIABLE
 from elastream.engines.spark.java import check_java
+from elastream.engines.spark.local_files import start_no_processes_for_files
 from elastream.engines.spark.ports import check_answers
 from elastream.engines.spark.quiet import quiet_loggers, workers_print_to
 from elastream.engines.spark.session_conf import JARS, JAVA_OPTIONS, PACKAGES, joined
@@ -104,6 +105,7 @@ def start_session(
         builder = builder.config(key, value)
     quiet_loggers()
     session = _started(builder, added[PACKAGES], log)
+    start_no_processes_for_files(session)
     if log is not None:
         workers_print_to(session, log.with_name(WORKERS_LOG))
     for source in (FileChannelSource, KafkaChannelSource):
