@@ -37,6 +37,8 @@ class Live:
     short: float
     """The share of the windows in which less was processed than arrived."""
     most_waiting: float
+    waited_s: float
+    """By a record, on the mean: those that wait on the mean, by those that arrive."""
     delay_s: float
     """The largest between the nodes in use, on average."""
     missing: int
@@ -53,6 +55,7 @@ class Live:
             node_minutes=sum(one.plan[OPERATOR] * one.window_s for one in windows) / 60,
             short=fmean(_is_short(one) for one in windows),
             most_waiting=max(_waiting(one) for one in windows),
+            waited_s=_waited_s(windows),
             delay_s=fmean(one.delay_s(OPERATOR) for one in windows),
             missing=missing,
             doubled=doubled,
@@ -71,7 +74,7 @@ def run(progress: Progress) -> Report:
 
 
 def report_of(progress: Progress, replay: RideReplay, policies: Sequence[str] = POLICIES) -> Report:
-    began_s, found = time.monotonic(), {}
+    began_s, found = time.monotonic(), dict[str, Found]()
     for number, policy in enumerate(policies):
 
         def told(what: str, share: float, *, number: int = number, policy: str = policy) -> None:
@@ -80,10 +83,15 @@ def report_of(progress: Progress, replay: RideReplay, policies: Sequence[str] = 
         with tempfile.TemporaryDirectory(prefix="gesscale-live-") as folder:
             found[policy] = Found.of(replayed(Path(folder), told, policy=policy, replay=replay))
     progress("done", 1.0)
+    return compared(found, replay, took_s=time.monotonic() - began_s)
+
+
+def compared(found: Mapping[str, Found], replay: RideReplay, *, took_s: float) -> Report:
+    """The same of runs that were made before."""
     lives = [Live.of(policy, one, replay) for policy, one in found.items()]
     return Report(
         checks=tuple(check for live in lives for check in checks_of(live)),
-        differs=_notes(replay, time.monotonic() - began_s),
+        differs=_notes(replay, took_s),
         data={policy: one.as_json() for policy, one in found.items()},
         plot=partial(_plot, {policy: one.snapshots for policy, one in found.items()}),
     )
@@ -102,6 +110,7 @@ def checks_of(live: Live) -> tuple[Check, ...]:
         Check(what=f"{live.policy}: node minutes", ours=f"{live.node_minutes:.1f}"),
         Check(what=f"{live.policy}: windows with less processed than arrived", ours=f"{live.short:.0%}"),
         Check(what=f"{live.policy}: records that waited, at the most", ours=f"{live.most_waiting:,.0f}"),
+        Check(what=f"{live.policy}: how long a record waited, on the mean", ours=f"{live.waited_s:.1f} s"),
         Check(what=f"{live.policy}: the largest delay between its nodes, on average", ours=f"{delay_ms:.0f} ms"),
     )
 
@@ -115,6 +124,13 @@ def _is_short(snapshot: Snapshot) -> float:
 def _waiting(snapshot: Snapshot) -> float:
     rates = snapshot.measurements.get(OPERATOR)
     return 0.0 if rates is None else rates.totals.backlog or 0.0
+
+
+def _waited_s(windows: Sequence[Snapshot]) -> float:
+    """By Little's law."""
+    waiting = sum(_waiting(one) * one.window_s for one in windows)
+    arrived = sum(sum(one.source_rates.values()) * one.window_s for one in windows)
+    return waiting / arrived if arrived else 0.0
 
 
 def _notes(replay: RideReplay, took_s: float) -> tuple[str, ...]:

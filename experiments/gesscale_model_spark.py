@@ -139,8 +139,8 @@ def _running(folder: Path, progress: Progress) -> Iterator[SparkEngine]:
     from elastream.engines.spark.channels.files import FileChannel
     from elastream.engines.spark.cluster import ClusterOptions, StandaloneCluster
     from elastream.engines.spark.engine import SparkEngine
-    from elastream.engines.spark.executors import ExecutorOptions, session_settings
-    from elastream.engines.spark.on_nodes import OnWorkers, executors_on
+    from elastream.engines.spark.executors import ExecutorOptions
+    from elastream.engines.spark.on_nodes import OnWorkers, settings_on
     from elastream.engines.spark.session import start_session
     from elastream.nodes.files import WorkersEntry
     from examples.paper_workloads.taxi_hotspots import taxi_hotspots
@@ -154,7 +154,7 @@ def _running(folder: Path, progress: Progress) -> Iterator[SparkEngine]:
     cluster = StandaloneCluster(ClusterOptions(folder=folder / "cluster", port=0, web_port=0))
     cluster.start_master()
     try:
-        settings = session_settings(executors_on(nodes, pipeline, options), slots=1) | {"spark.ui.port": "0"}
+        settings = settings_on(nodes, pipeline, options) | {"spark.ui.port": "0"}
         log = folder / "spark.log"
         spark = start_session(pipeline.name, master=cluster.master_url, settings=settings, log=log)
         on_nodes = OnWorkers(nodes=nodes, daemons=cluster.daemons)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -228,3 +228,26 @@ def test_a_load_that_ends_is_replayed_to_its_end(stretches: list[tuple[float, fl
 def test_a_replay_speed_below_one_is_refused() -> None:
     with pytest.raises(InvalidInput, match="replay_speed must be at least 1, or infinite"):
         SourceModel(load=Constant(records_per_s=1), replay_speed=0.5)
+
+
+# --- several operators ------------------------------------------------------------------------------------------
+
+
+def in_a_row(load: Load, **nodes: tuple[str, ...]) -> EngineModel:
+    """`map` feeds `sum`; both as `map` is in the model of one."""
+    one = model(load)
+    names = ("source", "map", "sum")
+    return replace(
+        one,
+        dataflow=Dataflow.of((Operator(name=name, source=name == "source") for name in names), pairwise(names)),
+        operators=dict.fromkeys(names[1:], one.operators["map"]),
+        initial_plan=Plan({name: len(nodes[name]) for name in names[1:]}),
+        initial_nodes=nodes,
+    )
+
+
+@pytest.mark.parametrize(("sum_on", "delay_s", "rate"), [("b", 0.01, 90.0), ("c", 0.04, 60.0), ("a", 0.0, 100.0)])
+def test_the_delay_to_the_operator_before_costs_capacity_too(sum_on: str, delay_s: float, rate: float) -> None:
+    snapshot = measured(SimulatedEngine(in_a_row(Constant(records_per_s=1000), map=("a",), sum=(sum_on,))))
+    assert (snapshot.delay_s("map"), snapshot.delay_s("sum")) == (0.0, pytest.approx(delay_s))
+    assert snapshot.measurements["sum"].observed_per_s == pytest.approx(rate, rel=0.01)

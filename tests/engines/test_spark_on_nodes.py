@@ -10,7 +10,7 @@ import pytest
 from elastream.engines.spark.channels.control import Control, read_control, write_control
 from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.executors import ExecutorOptions
-from elastream.engines.spark.on_nodes import delays_text, executors_on, placed_operator
+from elastream.engines.spark.on_nodes import check_placeable, delays_text, executors_on, placed_operators
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Pipeline
 from elastream.errors import InvalidInput
@@ -41,11 +41,22 @@ def pipeline(*, second: bool = False, fixed: bool = False) -> Pipeline:
     return found
 
 
-def test_one_operator_is_placed_and_others_are_refused_unless_they_are_fixed() -> None:
-    assert placed_operator(pipeline()) == "first"
-    assert placed_operator(pipeline(second=True, fixed=True)) == "first"
-    with pytest.raises(InvalidInput, match=r"'p' has 2 that can be scaled \(first, after\)"):
-        placed_operator(pipeline(second=True))
+def test_operators_are_placed_unless_they_are_fixed_and_each_needs_nodes_of_its_own() -> None:
+    assert placed_operators(pipeline()) == ("first",)
+    assert placed_operators(pipeline(second=True, fixed=True)) == ("first",)
+    assert placed_operators(pipeline(second=True)) == ("first", "after")
+    check_placeable(nodes(), pipeline(second=True))
+    check_placeable(nodes(slots=2), pipeline())
+    with pytest.raises(InvalidInput, match=r"slots: .* \(first, after\) a node has one slot, found 2"):
+        check_placeable(nodes(slots=2), pipeline(second=True))
+    one = WorkerNodes(pool=NodePool(nodes=(Node(name="a"),), delays_s=((0,),)), hosts={"a": "one"})
+    check_placeable(one, pipeline())
+    with pytest.raises(InvalidInput, match=r"2 operators to be placed \(first, after\), and there are 1 nodes"):
+        check_placeable(one, pipeline(second=True))
+    nothing = Pipeline("p")
+    nothing.feed("numbers", schema="id bigint")
+    with pytest.raises(InvalidInput, match="places operators that can be scaled, and 'p' has none"):
+        check_placeable(nodes(), nothing)
 
 
 def test_an_executor_has_the_slots_of_its_node_and_cores_for_what_runs_beside_them() -> None:
@@ -53,6 +64,7 @@ def test_an_executor_has_the_slots_of_its_node_and_cores_for_what_runs_beside_th
         cores=2 + 2, memory="512m"
     )
     assert executors_on(nodes(), pipeline(second=True, fixed=True), ExecutorOptions()).cores == 1 + 1 + 2
+    assert executors_on(nodes(), pipeline(second=True), ExecutorOptions()).cores == 1 + 2
 
 
 @pytest.mark.parametrize(

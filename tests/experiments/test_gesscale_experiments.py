@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from elastream.measurement.elasticity import Elasticity
-from experiments import gesscale_figure3, gesscale_model, gesscale_table3
+from experiments import gesscale_figure3, gesscale_model, gesscale_reachable, gesscale_table3
 from experiments.fog_testbed import FogTestbed, far_apart
 from experiments.frame import Report, find, write
 
@@ -101,3 +103,46 @@ def test_the_model_is_within_its_bound(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gesscale-figure3", "gesscale-model", "gesscale-table3"])
 def test_they_are_listed(name: str) -> None:
     assert find(name).question
+
+
+# --- what can be reached ----------------------------------------------------------------------------------------
+
+
+def best_by_trying(needed: list[int], actions: int, price: float) -> float:
+    most = max(needed)
+    costs = []
+    for sizes in itertools.product(range(1, most + 1), repeat=len(needed) - 1):
+        path = (1, *sizes)
+        if sum(a != b for a, b in itertools.pairwise(path)) <= actions:
+            costs.append(sum(n + price * max(0, d - n) for n, d in zip(path, needed, strict=True)))
+    return min(costs)
+
+
+@pytest.mark.parametrize("actions", [0, 1, 2, 3])
+@pytest.mark.parametrize("price", [1.2, 3.0])
+def test_hindsight_finds_what_costs_least_of_all_there_is(actions: int, price: float) -> None:
+    needed = [1, 2, 4, 4, 3, 1, 2]
+    found = gesscale_reachable.cheapest_sizes(np.array(needed), actions=actions, price=price)
+    assert found[0] == 1
+    assert sum(a != b for a, b in itertools.pairwise(found)) <= actions
+    cost = sum(n + price * max(0, d - n) for n, d in zip(found, needed, strict=True))
+    assert cost == pytest.approx(best_by_trying(needed, actions, price))
+
+
+def test_who_reacts_without_a_wait_is_a_minute_late_and_two_minutes_in_an_action() -> None:
+    hours = gesscale_reachable.Hours(
+        arriving=np.array([50.0, 50, 150, 150, 350, 350, 350, 150, 150]),
+        needed=np.array([1, 1, 2, 2, 4, 4, 4, 2, 2]),
+        sustained=np.arange(9) * 100.0,
+    )
+    found = gesscale_reachable.reacting_sizes(hours, grows_at=1.0, grows_to=0.0, spare=0.0, waits=0)
+    assert list(found) == [1, 1, 1, 2, 2, 4, 4, 4, 2]
+
+
+def test_with_few_actions_nobody_who_reacts_is_near_the_ideal_and_seldom_short() -> None:
+    shown = {check.what: check.ours for check in gesscale_reachable.report(silent, seeds=1).checks}
+    costs = [
+        float(shown[f"{how}: the least cost"].split("%")[0])
+        for how in ("with hindsight, 12 actions", "reacting, 12 actions at the most")
+    ]
+    assert costs[0] < 3 < costs[1]

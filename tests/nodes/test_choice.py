@@ -47,6 +47,13 @@ def test_the_first_node_is_in_the_middle_unless_another_is_cheaper() -> None:
     assert NEAREST.joining(cheap, (), 1) == ("e",)
 
 
+def test_the_nodes_that_feed_it_count_as_well() -> None:
+    assert NEAREST.joining(FIVE, (), 1, taken=("e",), fed_from=("e",)) == ("d",), "not the one in the middle"
+    assert NEAREST.joining(FIVE, ("b",), 1, fed_from=("d",)) == ("c",), "a is nearer to b, and farther from d"
+    assert NEAREST.leaving(FIVE, ("a", "b", "d"), 1) == ("d",)
+    assert NEAREST.leaving(FIVE, ("a", "b", "d"), 1, fed_from=("e",)) == ("a",)
+
+
 def test_slots_are_filled_before_a_farther_node_joins() -> None:
     pool = line(slots=2, a=0, b=10)
     assert NEAREST.joining(pool, ("a",), 3) == ("a", "b", "b")
@@ -104,14 +111,19 @@ def pools(draw: st.DrawFn) -> NodePool:
 @given(pool=pools(), data=st.data())
 def test_each_choice_is_the_best_of_all_single_ones(pool: NodePool, data: st.DataObject) -> None:
     own = data.draw(st.lists(st.sampled_from(pool.names), min_size=1, unique=True))
+    feeding = data.draw(st.lists(st.sampled_from(pool.names), unique=True))
     others = [name for name in pool.names if name not in own]
+
+    def after_s(*nodes: str) -> float:
+        return pool.largest_delay_s(nodes, feeding)
+
     if others:
-        (joined,) = NEAREST.joining(pool, own, 1)
-        found = (pool.largest_delay_s((*own, joined)), pool[joined].cost)
-        assert found == min((pool.largest_delay_s((*own, name)), pool[name].cost) for name in others)
-    (left,) = NEAREST.leaving(pool, own, 1)
-    found = (pool.largest_delay_s(without(own, (left,))), -pool[left].cost)
-    assert found == min((pool.largest_delay_s(without(own, (name,))), -pool[name].cost) for name in own)
+        (joined,) = NEAREST.joining(pool, own, 1, fed_from=feeding)
+        found = (after_s(*own, joined), pool[joined].cost)
+        assert found == min((after_s(*own, name), pool[name].cost) for name in others)
+    (left,) = NEAREST.leaving(pool, own, 1, fed_from=feeding)
+    found = (after_s(*without(own, (left,))), -pool[left].cost)
+    assert found == min((after_s(*without(own, (name,))), -pool[name].cost) for name in own)
 
 
 @settings(max_examples=30, deadline=None)

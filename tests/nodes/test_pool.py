@@ -20,6 +20,13 @@ def test_the_largest_delay_is_that_between_two_of_the_nodes() -> None:
     assert NEAR.largest_delay_s(()) == 0.0
 
 
+def test_delays_to_the_nodes_that_feed_them_count_and_those_between_these_do_not() -> None:
+    assert NEAR.largest_delay_s(("b",), ("a",)) == pytest.approx(0.01)
+    assert NEAR.largest_delay_s(("a", "b"), ("c",)) == pytest.approx(0.3)
+    assert NEAR.largest_delay_s(("b",), ("a", "c", "b")) == pytest.approx(0.29)
+    assert NEAR.largest_delay_s((), ("a", "c")) == 0.0
+
+
 def test_of_two_directions_the_longer_counts_and_a_node_is_at_no_distance_from_itself() -> None:
     pool = NodePool(nodes=(Node(name="a"), Node(name="b")), delays_s=((0.5, 0.1), (0.2, 0.0)))
     assert pool.largest_delay_s(("a", "b")) == 0.2

@@ -258,3 +258,31 @@ def test_an_operator_that_does_not_scale_is_not_grown_for_ever(name: str, action
     """Ours sees what the first action brought; as published the manager gives up after three."""
     found = not_scaling(name)
     assert (found.actions, found.final_plan["map"]) == (actions, 4)
+
+
+# --- several operators ------------------------------------------------------------------------------------------
+
+
+def in_a_row(edges: list[tuple[str, str]]) -> Snapshot:
+    """`sum`, on b, holds back `map`, on d."""
+    found = snapshot_of(
+        edges=edges,
+        source_rates={"source": 300.0},
+        readings=[
+            *alike("source", records_per_s=100, wait_out_share=0.9),
+            *alike("map", records_per_s=100, wait_out_share=0.9, useful_share=0.1),
+            *alike("sum", records_per_s=100, useful_share=1.0),
+        ],
+    )
+    return replace(found, nodes=POOL, placement={"map": ("d",), "sum": ("b",)})
+
+
+def test_it_grows_towards_the_operator_before_and_learns_with_the_delay_to_it() -> None:
+    row, apart = in_a_row(chain("source", "map", "sum")), in_a_row([("source", "map"), ("source", "sum")])
+    assert PAPER(apart).advice["sum"].nodes == ("b", "a"), "the nearest to b"
+    found = PAPER(row).advice["sum"]
+    assert found.nodes == ("b", "c"), "from a it would be 160 ms to d"
+    assert "the largest delay goes from 150 to 150 ms" in told(found, ReasonKind.NODES)
+    for snapshot, delay_s in ((row, 0.15), (apart, 0.0)):
+        (point,) = NOTHING_KNOWN.with_snapshot(snapshot).sustained_by("sum")
+        assert point.delay_s == pytest.approx(delay_s)

@@ -19,6 +19,7 @@ from elastream.measurement.measurement import Measurement
 from elastream.measurement.reading import Reading
 from elastream.measurement.whole_job import WholeJob
 from elastream.nodes import NodePool
+from elastream.nodes.places import fed_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +119,12 @@ class Snapshot:
         return replace(self, source_rates=source_rates, newest_rates={})
 
     def delay_s(self, name: str) -> float:
-        """The largest delay between the nodes of an operator; none where nodes are not known."""
-        return 0.0 if self.nodes is None else self.nodes.largest_delay_s(self.placement.get(name, ()))
+        """The largest delay between the nodes of an operator, and to those of the operators right before it; none
+        where nodes are not known."""
+        if self.nodes is None:
+            return 0.0
+        own = self.placement.get(name, ())
+        return self.nodes.largest_delay_s(own, fed_from(self.dataflow, self.placement, name))
 
     def _check_plan(self) -> None:
         for field_name in ("batch_costs", "unknown", "failing"):

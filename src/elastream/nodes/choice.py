@@ -1,7 +1,8 @@
 """Which node joins an operator and which one leaves it.
 
-Aware of delays (`NEAREST`): the node joins that keeps the largest delay between the operator's nodes lowest, and
-the one leaves whose leaving lowers it most. Ties go by cost: the cheapest joins, the dearest leaves; among equals
+Aware of delays (`NEAREST`): the node joins that keeps the largest delay lowest between the operator's nodes, and
+between them and those that feed it, on which the operators before it run; and the one leaves whose leaving lowers
+it most. Ties go by cost: the cheapest joins, the dearest leaves; among equals
 the one that is nearer to the rest joins and the farther one leaves, then the one that comes first in the table.
 
 Not aware (`AtRandom`): any free node joins and any leaves, drawn by a seed from the unsorted list.
@@ -29,22 +30,36 @@ _MOST_TRIED = 20_000  # sets of nodes that are all looked at; where there are mo
 
 class NodeChoice(Protocol):
     def joining(
-        self, pool: NodePool, own: Sequence[str], count: int, *, taken: Sequence[str] = ()
+        self,
+        pool: NodePool,
+        own: Sequence[str],
+        count: int,
+        *,
+        taken: Sequence[str] = (),
+        fed_from: Sequence[str] = (),
     ) -> tuple[str, ...]:
         """The nodes of `count` more instances, beside the operator's own; `taken` are those of other operators."""
 
-    def leaving(self, pool: NodePool, own: Sequence[str], count: int) -> tuple[str, ...]:
+    def leaving(
+        self, pool: NodePool, own: Sequence[str], count: int, *, fed_from: Sequence[str] = ()
+    ) -> tuple[str, ...]:
         """The nodes that `count` instances give back."""
 
 
 @dataclass(frozen=True)
 class Nearest:
     def joining(
-        self, pool: NodePool, own: Sequence[str], count: int, *, taken: Sequence[str] = ()
+        self,
+        pool: NodePool,
+        own: Sequence[str],
+        count: int,
+        *,
+        taken: Sequence[str] = (),
+        fed_from: Sequence[str] = (),
     ) -> tuple[str, ...]:
         free = pool.free_slots((*own, *taken))
-        within_s = pool.largest_delay_s(own)
-        places = pool.places(own)
+        within_s = pool.largest_delay_s(own, fed_from)
+        places = pool.places((*own, *fed_from))
         farthest = pool.matrix[:, places].max(axis=1) if places else np.zeros(len(pool.nodes))
         chosen: list[int] = []
         for _ in range(min(count, int(free.sum()))):
@@ -56,11 +71,13 @@ class Nearest:
             farthest = np.maximum(farthest, pool.matrix[:, place])
         return tuple(pool.names[place] for place in chosen)
 
-    def leaving(self, pool: NodePool, own: Sequence[str], count: int) -> tuple[str, ...]:
-        left = Counter(pool.places(own))
+    def leaving(
+        self, pool: NodePool, own: Sequence[str], count: int, *, fed_from: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        left, feeding = Counter(pool.places(own)), pool.places(dict.fromkeys(fed_from))
         chosen = []
         for _ in range(min(count, left.total())):
-            place = _leaves(pool, left)
+            place = _leaves(pool, left, feeding)
             chosen.append(place)
             left[place] -= 1
             left = +left  # without those that have no instance any more
@@ -75,13 +92,21 @@ class AtRandom:
     seed: str
 
     def joining(
-        self, pool: NodePool, own: Sequence[str], count: int, *, taken: Sequence[str] = ()
+        self,
+        pool: NodePool,
+        own: Sequence[str],
+        count: int,
+        *,
+        taken: Sequence[str] = (),
+        fed_from: Sequence[str] = (),
     ) -> tuple[str, ...]:
         free = pool.free_slots((*own, *taken))
         slots = [name for name, slots in zip(pool.names, free, strict=True) for _ in range(slots)]
         return tuple(self._drawn("joining", slots, count))
 
-    def leaving(self, pool: NodePool, own: Sequence[str], count: int) -> tuple[str, ...]:
+    def leaving(
+        self, pool: NodePool, own: Sequence[str], count: int, *, fed_from: Sequence[str] = ()
+    ) -> tuple[str, ...]:
         pool.places(own)  # refuses those that it does not know
         return tuple(self._drawn("leaving", list(own), count))
 
@@ -103,12 +128,18 @@ def without(own: Sequence[str], leaving: Sequence[str]) -> tuple[str, ...]:
 
 
 def resized(
-    pool: NodePool, own: Sequence[str], count: int, choice: NodeChoice = NEAREST, *, taken: Sequence[str] = ()
+    pool: NodePool,
+    own: Sequence[str],
+    count: int,
+    choice: NodeChoice = NEAREST,
+    *,
+    taken: Sequence[str] = (),
+    fed_from: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """The operator's nodes for so many instances: those that it has, with some joining or leaving."""
     if count < len(own):
-        return without(own, choice.leaving(pool, own, len(own) - count))
-    return (*own, *choice.joining(pool, own, count - len(own), taken=taken))
+        return without(own, choice.leaving(pool, own, len(own) - count, fed_from=fed_from))
+    return (*own, *choice.joining(pool, own, count - len(own), taken=taken, fed_from=fed_from))
 
 
 def closest(pool: NodePool, count: int) -> tuple[str, ...]:
@@ -131,16 +162,17 @@ def _first(candidates: Any, *keys: Any) -> int:
     return int(candidates[order[0]])
 
 
-def _leaves(pool: NodePool, left: Counter[int]) -> int:
+def _leaves(pool: NodePool, left: Counter[int], feeding: Sequence[int]) -> int:
     """Only a node of the farthest pair can lower the largest delay, and only if no other instance is on it."""
     places = np.array(sorted(left))
-    among = pool.matrix[np.ix_(places, places)]
+    among = pool.matrix[np.ix_(places, np.concatenate([places, np.array(feeding, dtype=int)]))]
     pair = np.unravel_index(int(among.argmax()), among.shape)
     within_s = float(among.max())
     after_s = np.full(len(places), within_s)
     for row in map(int, pair):
-        if left[int(places[row])] == 1:
+        if row < len(places) and left[int(places[row])] == 1:
             others = np.delete(np.arange(len(places)), row)
-            after_s[row] = among[np.ix_(others, others)].max() if len(others) else 0.0
+            also = np.delete(np.arange(among.shape[1]), row)
+            after_s[row] = among[np.ix_(others, also)].max() if len(others) else 0.0
     best = np.flatnonzero(after_s == after_s.min())
     return int(places[_first(best, -pool.costs[places], -among.max(axis=1))])

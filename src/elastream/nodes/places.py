@@ -7,7 +7,8 @@ in its place, as for a decision that names none. Where there are not enough node
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from elastream.errors import ElastreamError
 from elastream.nodes.choice import resized
@@ -15,6 +16,17 @@ from elastream.nodes.pool import NodePool
 
 Placement = Mapping[str, tuple[str, ...]]
 """The nodes of each operator's instances, one for each."""
+
+
+class Upstream(Protocol):
+    """A graph, of which no more is asked than this."""
+
+    def upstream(self, name: str) -> tuple[str, ...]: ...
+
+
+def fed_from(graph: Upstream, placement: Placement, name: str) -> tuple[str, ...]:
+    """The nodes of the operators right before one; those that have no nodes of their own are at no distance."""
+    return tuple(node for producer in graph.upstream(name) for node in placement.get(producer, ()))
 
 
 class NoNodeLeftError(ElastreamError):
@@ -34,6 +46,10 @@ class Chosen:
 class Places:
     pool: NodePool
     placement: Placement
+    graph: Upstream | None = None
+    """Where operators feed each other, and delays between them count."""
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Of nodes that are one operator's until it has left them, whatever is chosen for it: whose they are."""
 
     def for_plan(self, plan: Mapping[str, int], wanted: Placement) -> Chosen:
         """The nodes of every operator under the plan."""
@@ -43,8 +59,9 @@ class Places:
         told = []
         for name in order:
             if plan[name] != len(placement.get(name, ())):
-                others = _others(placement, name)
-                placement[name], gone = self._nodes(name, plan[name], wanted.get(name, ()), others)
+                others = self._others(placement, name)
+                feeding = self._fed_from(placement, name)
+                placement[name], gone = self._nodes(name, plan[name], wanted.get(name, ()), others, feeding)
                 if gone:
                     told.append(f"{name}: {', '.join(gone)} cannot be used any more, chosen again")
         return Chosen(placement=placement, told="; ".join(told))
@@ -60,18 +77,32 @@ class Places:
             gone = [node for node in own if node not in left]
             if not gone:
                 continue
-            found = resized(self.pool, left, len(own), taken=_others(placement, name))
+            found = resized(
+                self.pool,
+                left,
+                len(own),
+                taken=self._others(placement, name),
+                fed_from=self._fed_from(placement, name),
+            )
             placement[name] = (*found, *gone[len(found) - len(left) :])
             told.append(_replaced_text(name, gone, found[len(left) :]))
             missing += len(own) - len(found)
         return Chosen(placement=placement, told="; ".join(told), missing=missing)
 
+    def _others(self, placement: Placement, name: str) -> list[str]:
+        """What is not free for an operator."""
+        chosen = [node for other, nodes in placement.items() if other != name for node in nodes]
+        return [*chosen, *(node for node, owner in self.held.items() if owner != name)]
+
+    def _fed_from(self, placement: Placement, name: str) -> tuple[str, ...]:
+        return () if self.graph is None else fed_from(self.graph, placement, name)
+
     def _nodes(
-        self, name: str, count: int, wanted: tuple[str, ...], others: list[str]
+        self, name: str, count: int, wanted: tuple[str, ...], others: list[str], feeding: tuple[str, ...]
     ) -> tuple[tuple[str, ...], list[str]]:
         own = self.placement.get(name, ())
         start, gone = (self._usable(wanted, own, others)) if len(wanted) == count else (own, [])
-        found = resized(self.pool, start, count, taken=others)
+        found = resized(self.pool, start, count, taken=others, fed_from=feeding)
         if len(found) < count:
             raise NoNodeLeftError(
                 f"no node is left: {name!r} was to have {count}, and there are nodes for {len(found)}"
@@ -92,10 +123,6 @@ class Places:
             else:
                 gone.append(node)
         return tuple(kept), gone
-
-
-def _others(placement: Placement, name: str) -> list[str]:
-    return [node for other, nodes in placement.items() if other != name for node in nodes]
 
 
 def _replaced_text(name: str, gone: list[str], joining: tuple[str, ...]) -> str:

@@ -87,10 +87,12 @@ class NodePool:
             found.append(self.index[name])
         return found
 
-    def largest_delay_s(self, placement: Iterable[str]) -> float:
-        """The longest round trip between two of the nodes: ND_max."""
+    def largest_delay_s(self, placement: Iterable[str], fed_from: Iterable[str] = ()) -> float:
+        """The longest round trip between two of the nodes, ND_max, or between one of them and one that feeds them:
+        a node of an operator before theirs. What those have between each other is no matter of theirs."""
         places = self.places(dict.fromkeys(placement))
-        return float(self.matrix[np.ix_(places, places)].max()) if places else 0.0
+        others = self.places(dict.fromkeys(fed_from))
+        return float(self.matrix[np.ix_(places, places + others)].max()) if places else 0.0
 
     def free_slots(self, taken: Iterable[str]) -> Any:
         """Of each node: slots that no instance has; none where the node is gone."""

@@ -58,9 +58,9 @@ class Roster:
         return replace(self.stopped(name), away_until_s={**self.away_until_s, name: now_s + AWAY_S})
 
 
-def round_trips_s(pool: NodePool, nodes: tuple[str, ...]) -> dict[str, float]:
-    """From each of the nodes to the one of them that is farthest: what a fetch of a task on it takes."""
-    return {name: max(pool.largest_delay_s((name, other)) for other in nodes) for name in dict.fromkeys(nodes)}
+def round_trips_s(pool: NodePool, nodes: tuple[str, ...], fed_from: tuple[str, ...] = ()) -> dict[str, float]:
+    """From each of the nodes to the farthest of them and of those that feed them: what a fetch of a task takes."""
+    return {name: pool.largest_delay_s((name,), (*nodes, *fed_from)) for name in dict.fromkeys(nodes)}
 
 
 def _nodes(placement: Placement) -> set[str]:

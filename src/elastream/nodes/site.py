@@ -20,7 +20,7 @@ class Placed:
     nodes: tuple[str, ...] | None
     """None where there is no pool."""
     delay_s: float
-    """The largest between two of the nodes."""
+    """The largest between two of the nodes, or between one of them and one that feeds them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,8 @@ class Site:
     own: tuple[str, ...]
     taken: tuple[str, ...]
     """By other operators."""
+    fed_from: tuple[str, ...] = ()
+    """The nodes of the operators right before it."""
     instances: int
     choice: NodeChoice
 
@@ -45,7 +47,7 @@ class Site:
             if self.pool is None:
                 yield self._placed(count, None)
                 continue
-            joining = self.choice.joining(self.pool, nodes, 1, taken=self.taken)
+            joining = self.choice.joining(self.pool, nodes, 1, taken=self.taken, fed_from=self.fed_from)
             if not joining:
                 return
             nodes = (*nodes, *joining)
@@ -58,7 +60,8 @@ class Site:
             if self.pool is None:
                 yield self._placed(count, None)
             else:
-                nodes = without(nodes, self.choice.leaving(self.pool, nodes, 1))
+                leaving = self.choice.leaving(self.pool, nodes, 1, fed_from=self.fed_from)
+                nodes = without(nodes, leaving)
                 yield self._placed(count, nodes)
 
     def resized(self, count: int) -> Placed:
@@ -73,6 +76,9 @@ class Site:
             return float(placed.instances - self.instances)
         return sum(self.pool[name].cost for name in placed.nodes[len(self.own) :])
 
+    def delay_s(self, nodes: tuple[str, ...] | None) -> float:
+        """The largest that it has on these nodes."""
+        return 0.0 if self.pool is None or nodes is None else self.pool.largest_delay_s(nodes, self.fed_from)
+
     def _placed(self, count: int, nodes: tuple[str, ...] | None) -> Placed:
-        delay_s = 0.0 if self.pool is None or nodes is None else self.pool.largest_delay_s(nodes)
-        return Placed(instances=count, nodes=nodes, delay_s=delay_s)
+        return Placed(instances=count, nodes=nodes, delay_s=self.delay_s(nodes))

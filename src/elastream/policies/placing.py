@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from elastream.measurement import Snapshot
 from elastream.nodes.choice import NodeChoice
+from elastream.nodes.places import fed_from
 from elastream.nodes.site import Placed, Site
 from elastream.policies.advice import because, bounded
 from elastream.policies.proposal import Advice, ReasonKind
@@ -17,6 +18,7 @@ def site_of(snapshot: Snapshot, name: str, choice: NodeChoice, advised: Mapping[
 
     Nor is what they were advised to give back: they have it until the action is over.
     """
+    placed = {**snapshot.placement, **{other: one.nodes for other, one in advised.items() if one.nodes}}
     taken = [node for other, nodes in snapshot.placement.items() if other != name for node in nodes]
     for other, advice in advised.items():
         taken += (advice.nodes or ())[len(snapshot.placement.get(other, ())) :]
@@ -25,6 +27,7 @@ def site_of(snapshot: Snapshot, name: str, choice: NodeChoice, advised: Mapping[
         pool=snapshot.nodes if name in snapshot.placement else None,
         own=snapshot.placement.get(name, ()),
         taken=tuple(taken),
+        fed_from=fed_from(snapshot.dataflow, placed, name),
         instances=snapshot.plan[name],
         choice=choice,
     )

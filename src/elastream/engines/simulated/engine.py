@@ -35,7 +35,7 @@ from elastream.errors import ElastreamError, InvalidInput
 from elastream.manager.decision import Decision
 from elastream.manager.engine import RescaleOutcome
 from elastream.measurement import Snapshot
-from elastream.nodes.places import Chosen, NoNodeLeftError, Placement, Places
+from elastream.nodes.places import Chosen, NoNodeLeftError, Placement, Places, fed_from
 
 _ROUNDING = 1e-9  # a share of a step that is not worth a step of its own
 
@@ -230,13 +230,18 @@ class SimulatedEngine:
     def _chosen(self, plan: Plan, wanted: Placement) -> Chosen:
         if self._nodes is None:
             return Chosen(placement={})
-        return Places(pool=self._nodes, placement=self._placement).for_plan(plan, wanted)
+        return Places(pool=self._nodes, placement=self._placement, graph=self._model.dataflow).for_plan(
+            plan, wanted
+        )
 
     def _apply(self, plan: Plan, placement: Placement) -> None:
         self._plan = plan
         self._placement = placement
         self._instances = {
-            name: self._model.instances(name, n, nodes=placement.get(name)) for name, n in plan.items()
+            name: self._model.instances(
+                name, n, nodes=placement.get(name), fed_from=fed_from(self._model.dataflow, placement, name)
+            )
+            for name, n in plan.items()
         }
         for operator in self._operators:
             operator.full_rate_per_s = operator.rate_per_s = self._instances[operator.name].effective_per_s

@@ -183,11 +183,13 @@ class EngineModel(Checked):
     def downtime_range_s(self) -> tuple[float, float]:
         return self.downtime_s if isinstance(self.downtime_s, tuple) else (self.downtime_s, self.downtime_s)
 
-    def instances(self, operator: str, n: int, *, nodes: tuple[str, ...] | None = None) -> InstanceSet:
+    def instances(
+        self, operator: str, n: int, *, nodes: tuple[str, ...] | None = None, fed_from: tuple[str, ...] = ()
+    ) -> InstanceSet:
         """On these nodes; without nodes with the delay that the operator's own capacity has."""
         part = self.operators[operator]
         if self.nodes is not None and nodes is not None:
-            part = replace(part, capacity=at_delay(part.capacity, self.nodes.largest_delay_s(nodes)))
+            part = replace(part, capacity=at_delay(part.capacity, self.nodes.largest_delay_s(nodes, fed_from)))
         return InstanceSet(model=part, n=n, state_partitions=self.dataflow[operator].state_partitions)
 
     def best_instances(self, operator: str, n: int) -> InstanceSet:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from elastream.engines.spark.channels.emulated_delays import Fetches
 from elastream.engines.spark.executor_client import ExecutorClient
@@ -72,6 +72,9 @@ class Allocation(Protocol):
     def fetches(self) -> Mapping[str, Fetches]:
         """What the tasks of operators wait for, where delays between nodes are emulated."""
 
+    def own_batch(self, operator: str, frame: DataFrame) -> None:
+        """Before a batch is written: to run it on the executors of its operator, where it has any."""
+
 
 class _WithoutNodes:
     """Wherever there is a core."""
@@ -87,6 +90,9 @@ class _WithoutNodes:
 
     def fetches(self) -> Mapping[str, Fetches]:
         return {}
+
+    def own_batch(self, operator: str, frame: DataFrame) -> None:
+        pass
 
 
 def allocation_for(spark: SparkSession, api: RestApi, options: ExecutorOptions) -> Allocation:
@@ -161,11 +167,11 @@ class Executors(_WithoutNodes):
         """From Spark's own thread, which would start and stop executors by its lights."""
         self._client.stop_dynamic_allocation()
 
-    def hosts(self) -> dict[str, str]:
-        """Of each executor that there is the host that it tells; one that is only about to come tells none."""
+    def active(self) -> list[tuple[Mapping[str, Any], str]]:
+        """What Spark tells of each executor that is there, and its host; one that is about to come has none."""
         entries = [entry for entry in self._api.get("/executors") if entry["isActive"] and entry["id"] != "driver"]
-        hosts = {str(entry["id"]): str(entry["hostPort"]).rpartition(":")[0] for entry in entries}
-        return {name: host for name, host in hosts.items() if host}
+        hosts = ((entry, str(entry["hostPort"]).rpartition(":")[0]) for entry in entries)
+        return [(entry, host) for entry, host in hosts if host]
 
     def executor_readings(self) -> tuple[ExecutorReading, ...]:
         entries, now_s = self._api.get("/executors"), time.monotonic()
@@ -215,7 +221,7 @@ class Executors(_WithoutNodes):
         try:
             post(f"{self._master_page()}/workers/kill/?{query}")
         except ElastreamError:
-            self._decommission(tuple(name for name, host in self.hosts().items() if host in hosts))
+            self._decommission(tuple(str(entry["id"]) for entry, host in self.active() if host in hosts))
 
     def _master_page(self) -> str:
         """Of a standalone master. Its address is not in the driver, but an executor's logs are on the page of its

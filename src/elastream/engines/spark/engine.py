@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -144,6 +145,7 @@ class SparkEngine:
             for name in self._graph.order:
                 if self._pipeline[name].kind is not Kind.FEED:
                     self._queries[name] = self._builder.query(self._pipeline[name])
+                    self._queries[name].own_batch = partial(self._allocation.own_batch, name)
             schemas = {name: schema.simpleString() for name, schema in self._builder.schemas.items()}
             self._workspace.check_schemas(schemas)
             self._allocation.choose(self.plan(), {})

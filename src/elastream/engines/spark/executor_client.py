@@ -7,6 +7,7 @@ pipelines of elastream and `attached/` for jobs of others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from elastream.errors import ElastreamError
@@ -32,9 +33,19 @@ class ExecutorClient:
         return tuple(name for name in ids if self._backend.isExecutorActive(name))
 
     def request(self, total: int) -> None:
-        nowhere_preferred = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
-        if not self._context.requestTotalExecutors(total, 0, nowhere_preferred):
+        if not self._context.requestTotalExecutors(total, 0, self._map({})):
             raise ElastreamError(f"{self._master} does not take a request for {total} executors")
+
+    def request_by_profile(self, totals: Mapping[int, int]) -> None:
+        """So many executors of each resource profile, and of no other."""
+        nowhere = self._map({})
+        counts, local = self._map(totals), self._map(dict.fromkeys(totals, 0))
+        if not self._backend.requestTotalExecutors(counts, local, self._map(dict.fromkeys(totals, nowhere))):
+            raise ElastreamError(f"{self._master} does not take a request for {sum(totals.values())} executors")
+
+    def add_profile(self, profile: Any) -> None:
+        """Spark refuses it where the cluster manager knows no profiles."""
+        self._context.resourceProfileManager().addResourceProfile(profile)
 
     def decommission(self, executors: tuple[str, ...], why: str) -> None:
         """They finish their tasks and hand on what they keep; Spark must have been started for that."""
@@ -42,6 +53,13 @@ class ExecutorClient:
         told = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(why, nobody)
         for name in executors:
             self._backend.decommissionExecutor(name, told, False, False)
+
+    def _map(self, entries: Mapping[int, Any]) -> Any:
+        """As Scala has them."""
+        found = getattr(getattr(self._jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+        for key, value in entries.items():
+            found = found.updated(key, value)
+        return found
 
     def kill_idle(self, executors: tuple[str, ...]) -> tuple[str, ...]:
         """End those of them that run no task now; which."""

@@ -19,7 +19,7 @@ class Spark(SparkOptions):
     def read(self, target: Path | Pipeline) -> SparkJob:
         from elastream.engines.spark.channels.kinds import kind_of
         from elastream.engines.spark.function_checks import check_functions
-        from elastream.engines.spark.on_nodes import placed_operator
+        from elastream.engines.spark.on_nodes import check_placeable
         from elastream.engines.spark.run import PipelineFile, SparkJob, read_pipeline
 
         if isinstance(target, Pipeline):
@@ -33,5 +33,5 @@ class Spark(SparkOptions):
         except InvalidInput as error:
             raise error.at("--start") from None
         if self.nodes is not None:
-            placed_operator(file.pipeline)
+            check_placeable(self.nodes, file.pipeline)
         return SparkJob(file=file, options=self, channels=kind_of(self.channels))

@@ -91,6 +91,8 @@ class StepQuery:
         self._batch_interval_s = batch_interval_s
         self._longest_batch_s = longest_batch_s
         self._channel_bound = channel_bound
+        self.own_batch: Callable[[DataFrame], None] = lambda frame: None
+        """Where it has executors of its own: sees to it that a batch runs there."""
         self.failures = 0
         """In a row, without a batch between them."""
         self.starts = 0
@@ -352,6 +354,7 @@ class StepQuery:
                 watermarks.batch_begins(batch)
             held_back_s = self._hold_back()
             began = time.monotonic()
+            self.own_batch(frame)
             records = self._put_out(self._in_tasks(frame), batch)
             if self.step.state_partitions is not None:
                 self._state_files.sync()

@@ -28,7 +28,7 @@ from elastream.engines.spark.function_checks import check_functions
 from elastream.engines.spark.java import check_java
 from elastream.engines.spark.latency import DEFAULT_LONGEST_BATCH_S, longest_batch_s
 from elastream.engines.spark.local_paths import local_folder
-from elastream.engines.spark.on_nodes import OnWorkers, delays_text, executors_on
+from elastream.engines.spark.on_nodes import OnWorkers, delays_text, settings_on
 from elastream.engines.spark.options import SparkOptions
 from elastream.engines.spark.pipeline import Kind, Pipeline
 from elastream.engines.spark.plain_checkpoint import PlainStream
@@ -297,7 +297,7 @@ class SparkJob:
     def _settings(self) -> dict[str, str]:
         pipeline, options = self.file.pipeline, self.options
         if options.nodes is not None:
-            return session_settings(executors_on(options.nodes, pipeline, options.executors), slots=1)
+            return settings_on(options.nodes, pipeline, options.executors)
         if is_local(options.master):
             return {}
         return session_settings(options.executors, slots=starting_slots(pipeline))

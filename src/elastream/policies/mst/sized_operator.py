@@ -102,8 +102,7 @@ class SizedOperator:
         overloaded = bool(is_overloaded(self.snapshot, self.name, high=high))
         if after == advice.current:
             return self.observed_per_s if overloaded else None
-        nodes = advice.nodes
-        delay_s = 0.0 if self.site.pool is None or nodes is None else self.site.pool.largest_delay_s(nodes)
+        delay_s = self.site.delay_s(advice.nodes)
         if self.model is None or self.model.beyond(after, delay_s) is not None:
             return self.observed_per_s * after / advice.current
         return self.model.mst_per_s(after, delay_s)
