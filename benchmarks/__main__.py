@@ -129,7 +129,7 @@ BENCHMARKS = (
         name="fixed-cost",
         question="What does a batch on Spark cost beside its records, and what do our settings save?",
         run=fixed_cost.run,
-        quick=partial(fixed_cost.run, operators=2, warm_up=3, batches=3),
+        quick=partial(fixed_cost.run, pairs=1, warm_up=5, batches=5),
         minutes=6,
     ),
     Benchmark(
