@@ -59,8 +59,7 @@ BEFORE = {"spark.sql.codegen.cache.maxEntries": "100"}
 
 
 _WATCHED: Mapping[str, tuple[Any, str]] = {
-    "elastream's part": (query.StepQuery, "_write"),
-    "of it writing, tasks included": (files, "_write_parquet"),
+    "writing, tasks included": (files, "_write_parquet"),
     "bringing offsets to the disk": (query, "sync_begun"),
     "state": (lasting_checkpoint.StateFiles, "sync"),
     "files of the channel": (files, "sync_files"),
