@@ -19,7 +19,7 @@ from benchmarks.measure import Measure, Report
 from benchmarks.spark_runs import temporary_folder
 from benchmarks.spread import median_between
 from elastream.engines.spark.channels.segments import Segment, SegmentLog
-from elastream.engines.spark.lasting_checkpoint import sync_begun, sync_committed, sync_state
+from elastream.engines.spark.lasting_checkpoint import StateFiles, sync_begun, sync_committed
 from elastream.whole_files import VARIABLE, make_folder, sync_files, sync_folders
 
 MOST_SHARE = 1.03
@@ -64,6 +64,7 @@ class _Written:
         make_folder(self._log.folder / "segments")
         for name in ("offsets", "commits", *(f"state/0/{part}" for part in range(_TASKS))):
             make_folder(self._checkpoint / name)
+        self._state_files = StateFiles(self._checkpoint)
         self._records = pa.table({"n": pa.array(range(_RECORDS // _TASKS), pa.int64())})
 
     def batch(self, number: int, mode: str) -> float:
@@ -73,7 +74,6 @@ class _Written:
             return time.perf_counter() - began_s
 
     def _batch(self, number: int) -> None:
-        since_ns = time.time_ns()
         (self._checkpoint / "offsets" / str(number)).write_text("v1\n{}\n{}")
         sync_begun(self._checkpoint, number)
         for part in range(_TASKS):
@@ -86,6 +86,6 @@ class _Written:
         sync_files(paths)
         sync_folders([folder, folder.parent])
         self._log.publish(number, [Segment(path=str(path), records=self._records.num_rows) for path in paths])
-        sync_state(self._checkpoint, since_ns=since_ns)
+        self._state_files.sync()
         (self._checkpoint / "commits" / str(number)).write_text("v1\n{}")
         sync_committed(self._checkpoint)
