@@ -169,7 +169,7 @@ def test_twenty_queries_of_a_session(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_what_is_wrong_is_said_before_anything_begins(spark: SparkSession) -> None:
     for wrong, words in (
-        ({"latency": 0}, "latency must be above 0"),
+        ({"latency": 0}, "latency must be a finite number above 0"),
         ({"latency": "soon"}, "latency: a duration is"),
         ({"min_executors": 3, "max_executors": 2}, r"max_executors must be at least min_executors \(3\), found 2"),
         ({"min_executors": 0}, "min_executors must be at least 1"),

@@ -243,9 +243,9 @@ class KafkaControl:
 
     def _receive(self, sender: Address, line: dict[str, Any]) -> None:
         number, incarnation = int(line["number"]), int(line["incarnation"])
-        if self._run.instance(sender).has_ended:
-            return  # it did so when all that it said was heard: this came twice, and its link is forgotten
         try:
+            if self._run.instance(sender).has_ended:
+                return  # it did so when all that it said was heard: this came twice, and its link is forgotten
             self._protocol.greeted(sender, str(line["to"]), incarnation)
             self._protocol.received(sender, incarnation, number, dict(line["body"]))
         except (ElastreamError, ValueError, KeyError, TypeError, OverflowError) as error:
