@@ -849,3 +849,20 @@ def test_what_was_done_while_records_were_always_overdue_counts_and_not_what_bat
         snapshot = replace(snapshot, batch_costs={"map": cost}, at_s=10.0 * number)
         knowledge = knowledge.with_snapshot(snapshot)
     assert (DS2()(snapshot, knowledge).parallelism["map"] > 3) == grows
+
+
+@pytest.mark.parametrize(("beside", "taken"), [(4, 15), (80, 16)])
+def test_what_is_taken_away_pays_for_an_action_of_the_whole_pipeline(beside: int, taken: int) -> None:
+    """Five large operators that could each do with one less after some hours were five actions a day."""
+    readings = [
+        *alike("map", instances=16, records_per_s=100.0, useful_share=0.9),
+        *alike("count", instances=beside, records_per_s=1_600.0 / beside, useful_share=0.999),
+    ]
+    snapshot = snapshot_of(
+        edges=chain("source", "map", "count"), source_rates={"source": 1_600.0}, readings=readings
+    )
+    knowledge = NOTHING_KNOWN
+    for number in range(40):
+        snapshot = replace(snapshot, at_s=60.0 * number)
+        knowledge = knowledge.with_snapshot(snapshot)
+    assert DS2()(snapshot, knowledge).parallelism == {"map": taken, "count": beside}

@@ -49,6 +49,7 @@ _WAITING = (
 _SURE = 3.0  # standard errors by which a need must stand out to grow
 _SURE_TO_SHRINK = 4.0  # as nothing is lost by waiting
 _WORTH = 0.05  # of the instances must be saved for an action to pay
+_WORTH_IN_ALL = 0.02  # of the instances of all operators together
 _CATCH_UP_WINDOWS = 2.0  # windows in which a queue is to be gone
 _MOSTLY_STATE = 0.5  # of the work of a batch
 _MOST_DEARER = 1.5  # times what its batches say: beyond that something else holds it up
@@ -150,6 +151,8 @@ class DS2:
             grows = any((one.parallelism or 0) > one.current for one in advice.values())
             sizing = replace(sizing, acts=True, grows=grows)
             advice = {name: self._advice(sizing, name, curve) for name, curve in curves.items()}
+        if seen.errors and (why := _saves_too_little(snapshot, advice)) is not None:
+            advice = {name: _kept(one, why) for name, one in advice.items()}
         proposal = Proposal(
             policy=self._name,
             advice=advice,
@@ -482,6 +485,22 @@ def _reserves(snapshot: Snapshot, knowledge: Knowledge, ahead: Foresight) -> Map
         return {}
     errors = knowledge.evidence.capacity_errors(snapshot)
     return {name: ahead.reserve(error) for name, error in errors.items()}
+
+
+def _saves_too_little(snapshot: Snapshot, advice: Mapping[str, Advice]) -> str | None:
+    """What is to be taken away together must pay for an action, too: of many large operators one or another could
+    do with an instance less every few hours, by what its times scatter."""
+    changes = [one.parallelism - one.current for one in advice.values() if one.parallelism is not None]
+    total = math.fsum(snapshot.plan.values())
+    if not min(changes, default=0) < 0 >= max(changes) or -sum(changes) >= _WORTH_IN_ALL * total:
+        return None
+    return f"{-sum(changes)} of {total:,.0f} instances could be saved in all, which does not pay for an action"
+
+
+def _kept(advice: Advice, why: str) -> Advice:
+    if advice.parallelism in (None, advice.current):
+        return advice
+    return because(replace(advice, parallelism=advice.current), ReasonKind.HELD, why)
 
 
 def _as_counted(cost: BatchCost, seen: Seen, name: str) -> BatchCost:
