@@ -23,7 +23,7 @@ test: $(READY) lint test-jars test-tools $(CLASSES)  ## everything that must hol
 TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, min(os.cpu_count() or 1, 8)))')
 
 test-fast: $(READY)  ## for every day, in under three minutes: neither Spark, Kafka, a browser nor other processes, experiments, benchmarks
-	$(BIN)/pytest --numprocesses logical --dist loadfile --ignore tests/spark -m 'not long and not slow'
+	$(BIN)/pytest --numprocesses logical --dist worksteal --ignore tests/spark -m 'not long and not slow'
 
 # half a minute that the Javas of the tests save several times over; without it they are slower, and nothing else
 $(CLASSES): $(READY)
