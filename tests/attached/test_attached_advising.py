@@ -74,7 +74,7 @@ def test_it_says_the_size_that_the_job_needs() -> None:
     assert load.interval_s == pytest.approx(3.0, abs=0.1)
     assert load.rows_per_s == pytest.approx(500.0, rel=0.1)
     assert load.model is not None
-    assert 1.5 < load.model.stages[0].slot_s(1500) < 4.5, "1.5 s of sleeping, and what a busy machine adds"
+    assert 1.5 < load.model.stages[0].slot_s(1500) < 4.5, "the rows wait for 1.5 s, and a busy machine adds to it"
     assert (advice.local, advice.cores, advice.executors) == (True, 4, 1)
     assert advice.size is not None
     assert 1 <= advice.size.executors <= 4

@@ -791,6 +791,9 @@ def test_skew_is_named_and_the_answer_is_what_would_be_right_without_it() -> Non
     assert proposal.names(ReasonKind.SKEW) == ("map",)
 
 
+# --- what batches cost ------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(("rate", "told"), [(100.0, True), (5_000.0, False)])
 def test_where_the_state_is_most_of_the_work_it_says_so(rate: float, told: bool) -> None:
     """Twelve partitions of 0.3 s each are 3.6 s of a batch; 100 records/s for 3 s are 0.3 s, 5,000/s are 15 s."""
@@ -849,6 +852,9 @@ def test_what_was_done_while_records_were_always_overdue_counts_and_not_what_bat
         snapshot = replace(snapshot, batch_costs={"map": cost}, at_s=10.0 * number)
         knowledge = knowledge.with_snapshot(snapshot)
     assert (DS2()(snapshot, knowledge).parallelism["map"] > 3) == grows
+
+
+# --- what pays for an action ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("beside", "taken"), [(4, 15), (80, 16)])

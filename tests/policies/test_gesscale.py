@@ -9,25 +9,17 @@ import pytest
 from elastream.dataflow import Operator
 from elastream.errors import InvalidInput
 from elastream.measurement import Snapshot
-from elastream.nodes import Node, NodePool
+from elastream.nodes import NodePool
 from elastream.policies.catalog import Policy, create, info
 from elastream.policies.gesscale import Gesscale
 from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.mst.mst_model import Sustained
 from elastream.policies.proposal import Advice, ReasonKind
 from elastream.testing import alike, chain, snapshot_of
+from tests.nodes.pools import line
 
 PAPER = create("gesscale-paper")
-
-
-def on_a_line(**places_ms: float) -> NodePool:
-    return NodePool(
-        nodes=tuple(Node(name=name) for name in places_ms),
-        delays_s=tuple(tuple(abs(a - b) / 1000 for b in places_ms.values()) for a in places_ms.values()),
-    )
-
-
-POOL = on_a_line(a=0, b=10, c=40, d=160, e=300)
+POOL = line(a=0, b=10, c=40, d=160, e=300)
 
 
 def window(
@@ -100,7 +92,7 @@ def test_a_node_that_is_gone_or_taken_does_not_join() -> None:
 
 
 def test_no_node_left_is_said_what_runs_is_kept_and_it_tries_again_when_one_returns() -> None:
-    pool = on_a_line(a=0, b=10, c=40).with_node("c", available=False)
+    pool = line(a=0, b=10, c=40).with_node("c", available=False)
     found = advice(PAPER, window(waits=0.8, pool=pool))
     assert (found.parallelism, found.nodes) == (2, None)
     assert told(found, ReasonKind.CLAMPED) == "3 wanted, but no node is left for more than 2"
@@ -156,7 +148,7 @@ def test_while_it_works_off_its_backlog_in_time_it_is_left_alone() -> None:
 
 
 def test_it_grows_no_further_than_the_model_may_be_asked() -> None:
-    pool = on_a_line(**{f"n{i}": float(i) for i in range(30)})
+    pool = line(**{f"n{i}": float(i) for i in range(30)})
     snapshot = window(nodes=("n0",), waits=0.9, processed=100, arriving=5_000, pool=pool)
     found = advice(Gesscale(), snapshot, FULL)
     assert found.parallelism == 16
@@ -234,7 +226,7 @@ def test_two_operators_that_grow_do_not_take_the_same_node() -> None:
     snapshot = replace(snapshot, nodes=POOL, placement={"one": ("a",), "two": ("e",)})
     found = PAPER(snapshot).advice
     assert (found["one"].nodes, found["two"].nodes) == (("a", "b"), ("e", "d"))
-    crowded = replace(snapshot, nodes=on_a_line(a=0, b=10, e=30))
+    crowded = replace(snapshot, nodes=line(a=0, b=10, e=30))
     found = PAPER(crowded).advice
     assert (found["one"].nodes, found["two"].nodes, found["two"].parallelism) == (("a", "b"), None, 1)
 

@@ -17,7 +17,7 @@ from elastream.forecast.calendar_format import parse_calendar
 from elastream.manager.knobs import Knobs
 from elastream.manager.state import ManagerState, state_from_json, state_to_json
 from elastream.measurement import Snapshot
-from elastream.nodes import Node, NodePool
+from elastream.nodes import NodePool
 from elastream.options import build
 from elastream.policies.catalog import create, info
 from elastream.policies.gesscale import Gesscale
@@ -25,18 +25,10 @@ from elastream.policies.knowledge import NOTHING_KNOWN, Knowledge
 from elastream.policies.mst.mst_model import Sustained
 from elastream.policies.proposal import Advice, ReasonKind
 from elastream.testing import alike, chain, snapshot_of
+from tests.nodes.pools import line
 
 PAPER = create("gesscale-paper")
-
-
-def on_a_line(**places_ms: float) -> NodePool:
-    return NodePool(
-        nodes=tuple(Node(name=name) for name in places_ms),
-        delays_s=tuple(tuple(abs(a - b) / 1000 for b in places_ms.values()) for a in places_ms.values()),
-    )
-
-
-POOL = on_a_line(a=0, b=10, c=40, d=160, e=300)
+POOL = line(a=0, b=10, c=40, d=160, e=300)
 
 
 def window(
